@@ -244,7 +244,7 @@ class Rule:
         """The requests and steps that the rule holds now, the oldest first.
 
         Each dict has ``at`` (its API or point), ``node``, ``connection``, ``client_id``, ``transactional_id``, ``group``,
-        ``topic``, ``partition`` (None for none or several), ``partitions`` (all of them, such as "orders-3"),
+        ``member``, ``topic``, ``partition`` (None for none or several), ``partitions`` (all of them, such as "orders-3"),
         ``detached``, ``since_ms``.
         """
         return list(self._now()["held"])
@@ -292,6 +292,8 @@ class Rule:
         partition: int | None = None,
         transactional_id: str | None = None,
         group: str | None = None,
+        member: str | None = None,
+        offset: int | None = None,
         client_id: str | None = None,
         node: int | None = None,
         to: Rule | None = None,
@@ -307,6 +309,8 @@ class Rule:
             "partition": partition,
             "transactional_id": transactional_id,
             "group": group,
+            "member": member,
+            "offset": offset,
             "client_id": client_id,
             "node": node,
             "to": to.id if to is not None else None,

@@ -73,6 +73,8 @@ class MatchWords(TypedDict, total=False):
     topic: str
     partition: int
     group: str
+    member: str
+    offset: int
     node: int
     connection: int
     listener: str

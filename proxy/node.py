@@ -33,13 +33,14 @@ from proxy.rewriting import (
     FETCH,
     METADATA,
     PRODUCE,
+    SHARE_FETCH,
     Named,
     clamped,
     endpoints_in,
     has_addresses,
     highest_common,
 )
-from proxy.sessions import PassedSessions
+from proxy.sessions import PassedSessions, SessionKey
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from proxy.wire import Buffers, Frame, Wire
 
 BACKLOG: Final = 1024
+SESSIONS_OF: Final = (FETCH, SHARE_FETCH)
+"""APIs whose requests have only the changes since the former request of a session."""
 IDLE_FOREVER: Final = -1
 """No idle timeout: the upstream closes idle connections, and then the proxy closes those of their clients."""
 
@@ -69,7 +72,7 @@ class ProxyContext(Protocol):
     topics: TopicNames
     tls: ssl.SSLContext | None
     tracks_sessions: bool
-    """Whether to record the partitions of fetch sessions, because a rule or the trace needs them."""
+    """Whether to record the partitions of fetch sessions and share sessions, because a rule or the trace needs them."""
 
     @property
     def clock(self) -> Clock: ...
@@ -160,14 +163,20 @@ class ProxyNode:
         return self._context.topics.name(topic_id)
 
     def session_partitions(self, session_id: int) -> Iterator[tuple[str, int]]:
-        for topic, index in self.sessions.partitions(session_id):
+        return self._named_partitions(session_id)
+
+    def share_session_partitions(self, group_id: str, member_id: str) -> Iterator[tuple[str, int]]:
+        return self._named_partitions((group_id, member_id))
+
+    def _named_partitions(self, key: SessionKey) -> Iterator[tuple[str, int]]:
+        for topic, index in self.sessions.partitions(key):
             name = topic if isinstance(topic, str) else self.topic_name(topic)
             if name is not None:
                 yield name, index
 
     def _is_looked_at(self, api_key: int) -> bool:
         chain = self._context.calls.chain
-        return (api_key == FETCH and self._context.tracks_sessions) or (
+        return (api_key in SESSIONS_OF and self._context.tracks_sessions) or (
             chain is not None and chain.wants(api_key)
         )
 
@@ -207,7 +216,7 @@ class ProxyNode:
         """Return the function that processes the response frame of a request."""
         if key == API_VERSIONS:
             return partial(self._read_versions, link, version, received)
-        if has_addresses(key, version) or (key == FETCH and self._context.tracks_sessions):
+        if has_addresses(key, version) or (key in SESSIONS_OF and self._context.tracks_sessions):
             return partial(self._read, key, version, received)
         return partial(_as_it_is, key, version)
 
@@ -219,8 +228,12 @@ class ProxyNode:
         response = await self.slices.run(response_steps(key, version, frame))
         if key == METADATA:
             self._context.topics.heard(response)
-        elif key == FETCH and self._context.tracks_sessions and not response.error_code:
-            self.sessions.passed(self._message(key, version, received), response.session_id)
+        elif key in SESSIONS_OF and self._context.tracks_sessions and not response.error_code:
+            request = self._message(key, version, received)
+            if key == FETCH:
+                self.sessions.passed(request, response.session_id)
+            else:
+                self.sessions.passed_share_fetch(request)
         named = list(endpoints_in(key, version, response)) if has_addresses(key, version) else []
         if not named:
             return frame

@@ -41,6 +41,8 @@ class InjectionPoint:
     partition: int = -1
     transactional_id: str | None = None
     group_id: str | None = None
+    offsets: tuple[tuple[int, int], ...] = ()
+    """(first, last) offsets of the records of a share group that the step is about."""
 
 
 class PointInterceptor(Protocol):

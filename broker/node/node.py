@@ -95,3 +95,7 @@ class Node:
             for wanted in session.partitions.values():
                 if wanted.topic is not None:
                     yield wanted.topic, wanted.index
+
+    def share_session_partitions(self, group_id: str, member_id: str) -> Iterator[tuple[str, int]]:
+        """The partitions of the share session of a member; none if there is no such session."""
+        return self.share.sessions.partitions_of(group_id, member_id)

@@ -34,3 +34,7 @@ class ServedNode(Protocol):
     def session_partitions(self, session_id: int) -> Iterable[tuple[str, int]]:
         """The partitions of a fetch session; none if there is no such session."""
         ...
+
+    def share_session_partitions(self, group_id: str, member_id: str) -> Iterable[tuple[str, int]]:
+        """The partitions of the share session of a member of a share group; none if there is no such session."""
+        ...

@@ -8,7 +8,7 @@ ends with that connection. Kafka's classes are ShareSessionCache, ShareSession a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Final
 from uuid import UUID
@@ -196,6 +196,13 @@ class ShareSessionCache:
     def has_members(self, group_id: str) -> bool:
         """Whether the group has sessions on this node."""
         return group_id in self._members
+
+    def partitions_of(self, group_id: str, member_id: str) -> Iterator[tuple[str, int]]:
+        """The (topic, partition) pairs of a member's session; none if there is no such session."""
+        session = self.sessions.get(SessionKey(group_id, member_id))
+        for each in session.partitions.values() if session is not None else ():
+            if each.topic is not None:
+                yield each.topic, each.index
 
     def of_connection(self, connection_id: int) -> ShareSession | None:
         """Remove a closed connection. Returns the latest session that it has created, which may have ended; None if none."""

@@ -42,7 +42,7 @@ class HeldItem:
     """Whether a release has an effect: the connection is open, or the step's node has not been restarted."""
     since_ms: int
     subjects: RequestSubjects = field(default_factory=RequestSubjects)
-    """Topics, partitions, groups and transactional ids of the request or step."""
+    """Topics, partitions, offsets, groups, members and transactional ids of the request or step."""
     client_id: str | None = None
     call: Call | None = None
     """The held request; None if a step inside the broker is held."""
@@ -79,6 +79,7 @@ class HeldItem:
             "client_id": self.client_id,
             "transactional_id": _only(self.subjects.transactional_ids),
             "group": _only(self.subjects.groups),
+            "member": _only(self.subjects.members),
             "topic": _only({topic for topic, _ in named}),
             "partition": named[0][1] if len(named) == 1 else None,
             "partitions": [

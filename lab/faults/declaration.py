@@ -39,6 +39,14 @@ class Match(Part, frozen=True):
     partition: Number | None = None
     """Index of a partition (of a topic that matches ``topic``). A request matches if one of its partitions does."""
     group: Name | None = None
+    member: Annotated[Name | None, Meta(description="The member id in requests of members of a group.")] = (
+        None
+    )
+    offset: Annotated[
+        Number | None,
+        Meta(description="An offset whose record a share group acknowledges, or whose state is written."),
+    ] = None
+    """A request or step matches if one of its partitions (of those that match) has a range with this offset."""
     node: Number | None = None
     """Id of the node that receives the request, or executes the step."""
     connection: Number | None = None

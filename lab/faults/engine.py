@@ -134,8 +134,8 @@ class Faults:
         """Release the oldest ``count`` requests and steps that a rule holds, all if ``count`` is None. Returns the
         number released.
 
-        Detached requests are released too. ``only`` restricts the release by topic, partition, transactional id, group,
-        client id, sender and node. The rule stays, and holds later requests and steps.
+        Detached requests are released too. ``only`` restricts the release by topic, partition, offset, transactional id,
+        group, member, client id, sender and node. The rule stays, and holds later requests and steps.
 
         ``to`` is the id of a rule that is then applied to each released request or step, as if it had just arrived. It is
         not applied to detached requests, whose connections are closed, nor to steps on a log.

@@ -20,6 +20,8 @@ LOGINS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 TOPIC_NAMES: Final = ("name", "topic", "topic_name")
 PARTITION_ARRAYS: Final = ("partition_data", "partition_indexes", "partitions")
+BATCH_ARRAYS: Final = ("acknowledgement_batches", "state_batches")
+"""Arrays of offset ranges in a partition of a share group's request."""
 PARTITION_NUMBERS: Final = ("index", "partition", "partition_index")
 
 _TRANSACTIONAL_IDS: Final = {
@@ -28,6 +30,9 @@ _TRANSACTIONAL_IDS: Final = {
     "v3_and_below_transactional_id",
 }
 _GROUPS: Final = {"group_id", "group_ids", "groups", "groups_names"}
+_MEMBERS: Final = {"member_id"}
+_NOT_THE_SENDER: Final = {"assignments"}
+"""SyncGroup: the assignments that a classic group's leader sends have the ids of all members."""
 _TOPIC_ARRAYS: Final = {
     "forgotten_topics_data",
     "subscribed_topic_names",
@@ -39,7 +44,7 @@ _TOPIC_ARRAYS: Final = {
 }
 
 # Names that steps inside the broker have, by the first word of the point. All have a topic, a partition and a node.
-_OF_POINTS: Final = {"txn": {"transactional_id"}, "group": {"group"}}
+_OF_POINTS: Final = {"txn": {"transactional_id"}, "group": {"group"}, "share": {"group", "offset"}}
 
 
 def _module_of(api_key: int) -> Any:
@@ -50,7 +55,7 @@ def _module_of(api_key: int) -> Any:
 def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
     """(field, role, struct of its elements or None) for each relevant field of the message class ``union``.
 
-    The role is ``transactional_id`` or ``group`` for a string, ``topics`` or ``resources`` for an array,
+    The role is ``transactional_id``, ``group`` or ``member`` for a string, ``topics`` or ``resources`` for an array,
     ``nested`` for an array of structs that may contain relevant fields.
     """
     module = _module_of(api_key)
@@ -61,12 +66,14 @@ def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
             found.append((name, "topics", struct))
         elif name == "resources":
             found.append((name, "resources", struct))
-        elif kind.startswith("[]") and struct is not None:
+        elif kind.startswith("[]") and struct is not None and name not in _NOT_THE_SENDER:
             found.append((name, "nested", struct))
         elif name in _TRANSACTIONAL_IDS:
             found.append((name, "transactional_id", None))
         elif name in _GROUPS:
             found.append((name, "group", None))
+        elif name in _MEMBERS:
+            found.append((name, "member", None))
     return tuple(found)
 
 
@@ -74,8 +81,8 @@ def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
 def named_by(api_key: int) -> frozenset[str]:
     """Names of the conditions (fields of `lab.faults.declaration.Match`) that an API's requests can meet.
 
-    The names are among ``transactional_id``, ``group``, ``topic``, ``partition``; for SaslHandshake and
-    SaslAuthenticate the only name is ``mechanism``.
+    The names are among ``transactional_id``, ``group``, ``member``, ``topic``, ``partition``, ``offset``; for
+    SaslHandshake and SaslAuthenticate the only name is ``mechanism``.
     """
     if api_key in LOGINS:
         return frozenset({"mechanism"})
@@ -92,8 +99,10 @@ def _named_in(union: Any, api_key: int) -> set[str]:
             found |= _named_in(struct, api_key)
         elif role == "topics":
             found.add("topic")
-            if struct is not None and any(field[0] in PARTITION_ARRAYS for field in struct.__fields__):
-                found.add("partition")
+            for name, kind, *_ in struct.__fields__ if struct is not None else ():
+                if name in PARTITION_ARRAYS:
+                    found.add("partition")
+                    found |= {"offset"} if _has_batches(kind, api_key) else set()
         elif role == "resources":
             found |= {"topic", "group"}
         else:
@@ -101,9 +110,14 @@ def _named_in(union: Any, api_key: int) -> set[str]:
     return found
 
 
+def _has_batches(kind: str, api_key: int) -> bool:
+    partition = getattr(_module_of(api_key), kind.removeprefix("[]"), None)
+    return partition is not None and any(name in BATCH_ARRAYS for name, *_ in partition.__fields__)
+
+
 def known_at(point: str) -> frozenset[str]:
     """Names of the conditions (fields of `lab.faults.declaration.Match`) that a step at ``point`` can meet.
 
-    The names are among ``transactional_id``, ``group``, ``topic``, ``partition``.
+    The names are among ``transactional_id``, ``group``, ``topic``, ``partition``, ``offset``.
     """
     return frozenset({"topic", "partition"} | _OF_POINTS.get(point.partition(".")[0], set()))

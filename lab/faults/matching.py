@@ -52,27 +52,41 @@ def circumstances_meet(match: Match, call: Call) -> bool:
 
 
 def asks_for_subjects(match: Match) -> bool:
-    """Whether ``match`` has conditions on a request's content: transactional id, group, topic or partition."""
-    wanted = (match.transactional_id, match.group, match.topic, match.partition)
+    """Whether ``match`` has conditions on a request's content: ids, group, topic, partition or offset."""
+    wanted = (
+        match.transactional_id,
+        match.group,
+        match.member,
+        match.topic,
+        match.partition,
+        match.offset,
+    )
     return any(each is not None for each in wanted)
 
 
 def subjects_meet(match: Match, subjects: RequestSubjects) -> bool:
-    """Whether the transactional ids, groups and partitions of a request or step match."""
+    """Whether the transactional ids, groups, members, partitions and offsets of a request or step match."""
     return (
         _any(match.transactional_id, subjects.transactional_ids)
         and _any(match.group, subjects.groups)
-        and _has_partition(subjects, match.topic, match.partition)
+        and _any(match.member, subjects.members)
+        and _has_partition(match, subjects)
     )
 
 
-def _has_partition(subjects: RequestSubjects, pattern: str | None, partition: int | None) -> bool:
-    if pattern is None and partition is None:
+def _has_partition(match: Match, subjects: RequestSubjects) -> bool:
+    if match.offset is not None:
+        return any(
+            first <= match.offset <= last and _is_partition(match, topic, index)
+            for topic, index, first, last in subjects.offsets
+        )
+    if match.topic is None and match.partition is None:
         return True
-    return any(
-        (pattern is None or matches(pattern, topic)) and partition in (None, index)
-        for topic, index in subjects.partitions
-    )
+    return any(_is_partition(match, topic, index) for topic, index in subjects.partitions)
+
+
+def _is_partition(match: Match, topic: str, index: int | None) -> bool:
+    return (match.topic is None or matches(match.topic, topic)) and match.partition in (None, index)
 
 
 def _any(pattern: str | None, names: Iterable[str]) -> bool:
@@ -84,6 +98,7 @@ def step_meets(match: Match, at: InjectionPoint) -> bool:
     return (
         match.node in (None, at.node_id)
         and match.partition in (None, at.partition)
+        and (match.offset is None or any(first <= match.offset <= last for first, last in at.offsets))
         and all(
             pattern is None or matches(pattern, name)
             for pattern, name in (

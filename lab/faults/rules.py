@@ -116,13 +116,13 @@ In all other rules the action determines the type of place.
 # Conditions that are possible at each place.
 _ASKED: Final[dict[Place, frozenset[str]]] = {
     Place.CALL: frozenset(Match.__struct_fields__),
-    Place.POINT: frozenset({"transactional_id", "topic", "partition", "group", "node"}),
+    Place.POINT: frozenset({"transactional_id", "topic", "partition", "offset", "group", "node"}),
     Place.LINK: frozenset(),
     Place.REPLICA: frozenset({"topic", "partition", "node"}),
     Place.DISK: frozenset({"topic", "partition", "node"}),
 }
 SENDERS: Final = ("client", "node")
-_NAMED: Final = ("transactional_id", "group", "topic", "partition", "mechanism")
+_NAMED: Final = ("transactional_id", "group", "member", "topic", "partition", "offset", "mechanism")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
 """The only fields of `When` in rules on links and replicas, because such rules have no matches to count."""
 _UNSAID: Final = {"after": 0, "seed": 0, "by": 1, "silent": False, "one_way": False}

@@ -92,12 +92,12 @@ def show(remote: Remote, rule_id: int, as_json: bool) -> None:
         say_table(("RELEASED", *_PLACE, "OUTCOME", "ERRORS"), rows)
 
 
-_PLACE: Final = ("NODE", "CONNECTION", "CLIENT", "TRANSACTIONAL ID", "GROUP", "PARTITIONS")
+_PLACE: Final = ("NODE", "CONNECTION", "CLIENT", "TRANSACTIONAL ID", "GROUP", "MEMBER", "PARTITIONS")
 
 
 def _place(view: dict[str, Any]) -> tuple[object, ...]:
     named = " ".join(view["partitions"]) or view["topic"]
-    ids = (view["client_id"], view["transactional_id"], view["group"])
+    ids = (view["client_id"], view["transactional_id"], view["group"], view["member"])
     return (view["at"], view["node"], view["connection"], *ids, named)
 
 
@@ -110,6 +110,12 @@ def _place(view: dict[str, Any]) -> tuple[object, ...]:
 @click.option("--partition", type=click.IntRange(0), help="Only requests and steps that name this partition.")
 @click.option("--transactional-id", metavar="ID", help="Only requests and steps of this transactional id.")
 @click.option("--group", help="Only requests and steps of this group.")
+@click.option("--member", metavar="ID", help="Only requests and steps of this member of a group.")
+@click.option(
+    "--offset",
+    type=click.IntRange(0),
+    help="Only requests and steps that acknowledge this offset, or write its state.",
+)
 @click.option("--client-id", metavar="ID", help="Only requests and steps of this client id.")
 @click.option("--node", type=click.IntRange(0), help="Only requests and steps on this node.")
 @click.option("--to", "to_id", type=int, metavar="ID", help="Pass the released requests to this rule.")

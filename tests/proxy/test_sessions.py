@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from protocol.messages import share_fetch as share
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from protocol.messages.share_fetch import ShareFetchRequest
 from proxy import sessions
 from proxy.sessions import PassedSessions
 
@@ -49,6 +51,29 @@ def test_a_session_that_ends_or_was_not_seen_has_no_partitions() -> None:
     assert passed.partitions(5) == ()
     passed.passed(fetch(9, 40), 9)
     assert passed.partitions(9) == ()
+
+
+def share_fetch(epoch: int, added: Sequence[int] = (), forgotten: Sequence[int] = ()) -> ShareFetchRequest:
+    partitions = [share.FetchPartition(partition_index=index) for index in added]
+    return ShareFetchRequest(
+        group_id="g",
+        member_id="m",
+        share_session_epoch=epoch,
+        topics=[share.FetchTopic(topic_id=ID, partitions=partitions)],
+        forgotten_topics_data=[share.ForgottenTopic(topic_id=ID, partitions=forgotten)],
+    )
+
+
+def test_a_share_session_of_a_member() -> None:
+    passed = PassedSessions()
+    passed.passed_share_fetch(share_fetch(0, [0, 1]))
+    passed.passed_share_fetch(share_fetch(1, [2], [0]))
+    assert passed.partitions(("g", "m")) == ((ID, 1), (ID, 2))
+    assert passed.partitions(("g", "other")) == ()
+    passed.passed_share_fetch(share_fetch(0, [3]))
+    assert passed.partitions(("g", "m")) == ((ID, 3),)
+    passed.passed_share_fetch(share_fetch(-1))
+    assert passed.partitions(("g", "m")) == ()
 
 
 def test_the_session_that_was_used_least_makes_room(monkeypatch) -> None:

@@ -41,8 +41,9 @@ class HeldView(View):
     since_ms: int
     client_id: str | None
     transactional_id: str | None
-    """Null if the request names no transactional id, or several. Group, topic and partition likewise."""
+    """Null if the request names no transactional id, or several. Group, member, topic and partition likewise."""
     group: str | None
+    member: str | None
     topic: str | None
     partition: int | None
     partitions: list[str]
@@ -108,6 +109,10 @@ class Release(Given):
     )
     transactional_id: Annotated[Name | None, Meta(description="Only those of this transactional id.")] = None
     group: Annotated[Name | None, Meta(description="Only those of this group.")] = None
+    member: Annotated[Name | None, Meta(description="Only those of this member of a group.")] = None
+    offset: Annotated[
+        Number | None, Meta(description="Only those that acknowledge or write the state of this offset.")
+    ] = None
     client_id: Annotated[Name | None, Meta(description="Only those of this client.")] = None
     node: Annotated[Number | None, Meta(description="Only those on this node.")] = None
     to: Annotated[
@@ -212,6 +217,8 @@ async def release_fault(control: Looking, params: OneFault, body: Release) -> Re
         partition=body.partition,
         transactional_id=body.transactional_id,
         group=body.group,
+        member=body.member,
+        offset=body.offset,
         client_id=body.client_id,
         node=body.node,
     )

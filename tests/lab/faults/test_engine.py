@@ -860,6 +860,7 @@ async def test_an_active_rule_tells_all_of_itself() -> None:
                 "client_id": "c",
                 "transactional_id": None,
                 "group": "g",
+                "member": "m",
                 "topic": None,
                 "partition": None,
                 "partitions": [],

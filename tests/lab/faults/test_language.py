@@ -158,11 +158,20 @@ CALL_MATCHES = st.builds(
     topic=maybe(NAMES),
     partition=maybe(NUMBERS),
     group=maybe(NAMES),
+    member=maybe(NAMES),
     node=maybe(NUMBERS),
     connection=maybe(NUMBERS),
     listener=maybe(NAMES),
     peer=maybe(NAMES),
     principal=maybe(NAMES),
+)
+SHARE_MATCHES = st.builds(
+    Match,
+    topic=maybe(NAMES),
+    partition=maybe(NUMBERS),
+    offset=maybe(NUMBERS),
+    group=maybe(NAMES),
+    member=maybe(NAMES),
 )
 CIRCUMSTANCES = st.builds(
     Match,
@@ -269,6 +278,7 @@ ANY_RULE = st.one_of(
     st.builds(
         Rule, actions(Place.CALL), st.sampled_from(["*", "*Txn*", "TxnOffsetCommit"]), CALL_MATCHES, whens()
     ),
+    st.builds(Rule, actions(Place.CALL), st.sampled_from(["*", "Share*"]), SHARE_MATCHES, whens()),
     st.builds(Rule, actions(Place.CALL), patterns(sorted(API_KEYS)), CIRCUMSTANCES, whens()),
     st.builds(Rule, acl_changes(), st.sampled_from(["*", "Produce"]), CIRCUMSTANCES, whens()),
     st.builds(
@@ -363,6 +373,12 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
             "log.write has no condition group; its conditions: node, partition, topic",
         ),
         ("group.append transactional_id=a -> hold", "group.append has no condition transactional_id"),
+        ("EndTxn member=a -> hold", "EndTxn has no condition member"),
+        ("Fetch offset=5 -> hold", "Fetch has no condition offset; its conditions: client_id, connection"),
+        ("ShareGroupHeartbeat offset=5 -> hold", "ShareGroupHeartbeat has no condition offset"),
+        ("ShareFetch offset=x -> hold", "offset: 'x' is not a whole number"),
+        ("group.append offset=5 -> hold", "group.append has no condition offset"),
+        ("log.write member=a -> hold", "log.write has no condition member"),
         ("EndTxn sender=broker -> hold", "sender 'broker' is not known; known: client, node"),
         ("txn.marker sender=node -> hold", "txn.marker has no condition sender"),
         ("cut 1", "cut needs two nodes"),

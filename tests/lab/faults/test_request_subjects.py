@@ -19,14 +19,19 @@ from protocol.codec import client_codec, request_codec
 from protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from protocol.messages.share_fetch import ShareFetchRequest
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.versions import at_version
 from tests.lab.faults.test_error_answers import sample
 
 APIS = discover()
 TOPICS = {UUID(int=1): "by-id-0", UUID(int=3): "by-id-1"}
 
-# The subjects of each API: topics with partitions (P) or alone (T), groups (G), transactional ids (X).
+# The subjects of each API: topics with partitions (P) or alone (T), groups (G), members (M), transactional ids (X),
+# ranges of offsets (O).
 NAMES = {
     "add_offsets_to_txn": "GX",
     "add_partitions_to_txn": "PX",
@@ -34,7 +39,7 @@ NAMES = {
     "alter_replica_log_dirs": "P",
     "alter_share_group_offsets": "GP",
     "consumer_group_describe": "G",
-    "consumer_group_heartbeat": "GTP",
+    "consumer_group_heartbeat": "GTPM",
     "create_partitions": "T",
     "create_topics": "T",
     "delete_groups": "G",
@@ -52,30 +57,32 @@ NAMES = {
     "elect_leaders": "P",
     "end_txn": "X",
     "fetch": "P",
-    "heartbeat": "G",
+    "heartbeat": "GM",
     "init_producer_id": "X",
     "initialize_share_group_state": "GP",
-    "join_group": "G",
-    "leave_group": "G",
+    "join_group": "GM",
+    "leave_group": "GM",
     "list_offsets": "P",
     "list_partition_reassignments": "P",
     "metadata": "T",
-    "offset_commit": "GP",
+    "offset_commit": "GPM",
     "offset_delete": "GP",
-    "offset_fetch": "GP",
+    "offset_fetch": "GPM",
     "offset_for_leader_epoch": "P",
     "produce": "PX",
     "read_share_group_state": "GP",
     "read_share_group_state_summary": "GP",
-    "share_acknowledge": "GP",
-    "share_fetch": "GP",
+    "share_acknowledge": "GPMO",
+    "share_fetch": "GPMO",
     "share_group_describe": "G",
-    "share_group_heartbeat": "GT",
-    "sync_group": "G",
-    "txn_offset_commit": "GPX",
-    "write_share_group_state": "GP",
+    "share_group_heartbeat": "GTM",
+    "sync_group": "GM",
+    "txn_offset_commit": "GPXM",
+    "write_share_group_state": "GPO",
     "write_txn_markers": "P",
 }
+MEMBER_SINCE = {"offset_fetch": 9, "txn_offset_commit": 3}
+"""First version with a member id, where it is not the first that the broker serves."""
 OF_A_KIND = ("alter_configs", "describe_configs", "find_coordinator", "incremental_alter_configs")
 """APIs whose keys or resources have a type. They have tests of their own."""
 EVERY_VERSION = [
@@ -98,6 +105,9 @@ def test_a_request_is_asked_for_what_its_api_names(name: str, key: int, version:
     kinds = NAMES.get(name, "")
     assert bool(found.groups) == ("G" in kinds)
     assert bool(found.transactional_ids) == ("X" in kinds)
+    assert bool(found.members) == ("M" in kinds and version >= MEMBER_SINCE.get(name, 0))
+    assert bool(found.offsets) == ("O" in kinds)
+    assert {(topic, index) for topic, index, *_ in found.offsets} <= set(found.partitions)
     assert bool(found.partitions) == ("P" in kinds or "T" in kinds)
     assert {index is None for _, index in found.partitions} <= {kind == "T" for kind in kinds}
     if found.partitions:
@@ -175,7 +185,14 @@ def test_one_of_its_partitions_is_enough_but_it_must_be_one(match: Match, met: b
 
 
 def test_what_a_rule_may_ask_of_an_api_is_what_its_requests_name() -> None:
-    kinds = {"X": {"transactional_id"}, "G": {"group"}, "T": {"topic"}, "P": {"topic", "partition"}}
+    kinds = {
+        "X": {"transactional_id"},
+        "G": {"group"},
+        "M": {"member"},
+        "T": {"topic"},
+        "P": {"topic", "partition"},
+        "O": {"offset"},
+    }
     for key, api in APIS.items():
         if api.name not in OF_A_KIND and key not in LOGINS:
             expected = set().union(*(kinds[kind] for kind in NAMES.get(api.name, "")))
@@ -183,6 +200,58 @@ def test_what_a_rule_may_ask_of_an_api_is_what_its_requests_name() -> None:
     assert named_by(10) == {"transactional_id", "group"}
     assert [named_by(key) for key in LOGINS] == [{"mechanism"}] * 2
     assert [named_by(key) for key in (32, 33, 44)] == [{"topic", "group"}] * 3
+
+
+def test_the_members_in_the_assignments_of_a_leader_are_not_its_senders() -> None:
+    assignments = [SyncGroupRequestAssignment(member_id=each) for each in ("a", "b")]
+    found = read(14, 5, SyncGroupRequest(group_id="g", member_id="a", assignments=assignments))
+    assert found.members == {"a"}
+    leaving = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=each) for each in "ab"])
+    assert read(13, 5, leaving).members == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("key", "request_of", "epochs"),
+    [
+        (78, ShareFetchRequest, {1: True, 0: False, -1: True}),
+        (79, ShareAcknowledgeRequest, {1: False, -1: True}),
+    ],
+)
+def test_which_requests_are_about_the_partitions_of_their_share_session(
+    key: int, request_of: Any, epochs: dict[int, bool]
+) -> None:
+    sessions = {("g", "m"): [("orders", 3)]}
+    node = SimpleNamespace(
+        topic_name=lambda topic_id: None, share_session_partitions=lambda *key: sessions.get(key, ())
+    )
+    context = cast(RequestContext, SimpleNamespace(node=node, api_key=key))
+    for epoch, is_about_them in epochs.items():
+        request = request_of(group_id="g", member_id="m", share_session_epoch=epoch)
+        assert subjects_of(request, context).partitions == ([("orders", 3)] if is_about_them else [])
+        request.member_id = None
+        assert subjects_of(request, context).partitions == []
+
+
+@pytest.mark.parametrize(
+    ("match", "met"),
+    [
+        (Match(offset=4), True),
+        (Match(offset=5), False),
+        (Match(topic="by-id-0", offset=4), True),
+        (Match(topic="by-id-1", offset=4), False),
+        (Match(topic="by-id-0", partition=2, offset=4), True),
+        (Match(topic="by-id-0", partition=0, offset=4), False),
+        (Match(member="member_id-0", offset=4), True),
+        (Match(member="m*", offset=4), True),
+        (Match(member="other", offset=4), False),
+    ],
+)
+@pytest.mark.parametrize("key", [78, 79])
+def test_an_offset_must_be_acknowledged_in_a_partition_that_matches(
+    key: int, match: Match, met: bool
+) -> None:
+    """by-id-0 has the ranges 0 to 0 and 2 to 2 of partition 0, 4 to 4 and 6 to 6 of partition 2; by-id-1 higher ones."""
+    assert subjects_meet(match, read(key, 2, sample(at_version(key, 2, "request")))) == met
 
 
 def test_a_node_tells_the_partitions_of_a_session_whose_topics_it_knows() -> None:
