@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from broker.clock import Domain
-from broker.clock.sleeping import Sleep
 from broker.groups.consumer.context import Decision, Refused
 from broker.groups.shard import GroupShard, group_of
 from broker.logging import get_logger
@@ -36,12 +34,10 @@ class ModernGroups(Generic[C]):
         shard: GroupShard,
         group_id: str,
         decide: Callable[[C], Decision[R]],
-        *,
-        then_appends: bool = False,
     ) -> R:
         """Call `carry_out` for a request, and log a refusal."""
         try:
-            return await self.carry_out(shard, group_id, decide, then_appends=then_appends)
+            return await self.carry_out(shard, group_id, decide)
         except Refused as refusal:
             # Kafka also logs why it does not upgrade a group, since librdkafka shows the error without its message.
             note = log.info if refusal.error is ErrorCode.group_id_not_found else log.debug
@@ -53,34 +49,25 @@ class ModernGroups(Generic[C]):
         shard: GroupShard,
         group_id: str,
         decide: Callable[[C], Decision[R]],
-        *,
-        then_appends: bool = False,
     ) -> R:
         """Call ``decide``, append the records, set the timers. Returns the response after the commit. Raises `Refused`.
 
         If a fault rule delays the append, ``decide`` is called again after the release, because the group may have changed
-        since the first call. ``then_appends``: the caller carries out another decision afterwards.
+        since the first call.
         """
         decision = decide(self.context(group_id))
         if decision.records and shard.is_intercepted:
             _check(await shard.may_append(group_of(decision.records[0].key)))
             decision = decide(self.context(group_id))
         end_offset = shard.partition.log_end_offset
-        if decision.records:
-            # Members that wait in a classic group which is upgraded must join again.
-            deleted = ErrorCode.rebalance_in_progress
-            error, end_offset = shard.append_records(decision.records, deleted=deleted)
-            _check(shard.client_error(error))
-        self.carry_out_rest(shard, group_id, decision)
-        waits = shard.partition.high_watermark < end_offset
+        with shard.held_commits:
+            if decision.records:
+                # Members that wait in a classic group which is upgraded must join again.
+                deleted = ErrorCode.rebalance_in_progress
+                error, end_offset = shard.append_records(decision.records, deleted=deleted)
+                _check(shard.client_error(error))
+            self.carry_out_rest(shard, group_id, decision)
         _check(await shard.committed(end_offset))
-        if waits and then_appends:
-            # The commit may have come with another append of the shard, whose records are applied after this call.
-            next_turn = Sleep(shard.clock, 0, Domain.GROUPS)
-            try:
-                await next_turn
-            finally:
-                next_turn.cut()
         return decision.response
 
     async def carry_out_timer(

@@ -71,6 +71,35 @@ class Producer(NamedTuple):
 NO_PRODUCER: Final = Producer()
 
 
+class HeldCommits:
+    """Context manager of an append: wakes those that wait for a commit only when its records are applied to the state.
+
+    The append may commit earlier records. A coroutine that waits for these must not decide by a state that lacks the new
+    records: its own would follow them in the log.
+    """
+
+    __slots__ = ("_depth", "_woken")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._woken: list[tuple[Waiter[ErrorCode], ErrorCode]] = []
+
+    def wake(self, waiter: Waiter[ErrorCode], error: ErrorCode) -> None:
+        if self._depth:
+            self._woken.append((waiter, error))
+        else:
+            waiter.wake(error)
+
+    def __enter__(self) -> None:
+        self._depth += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._depth -= 1
+        while self._woken and not self._depth:
+            waiter, error = self._woken.pop(0)
+            waiter.wake(error)
+
+
 def group_of(key: Key) -> str | None:
     """Return the group id in a record's key; None for a key without a group."""
     found: str | None = getattr(key, "group", None) or getattr(key, "group_id", None)
@@ -105,6 +134,7 @@ class GroupShard(CoordinatorShard):
         """(group id, timer) -> the clock's timer, and its start time in the clock domain GROUPS."""
         self._waiting: dict[Waiter[ErrorCode], None] = {}
         """The waiters for a commit or for a fault rule, in the order in which the waits began."""
+        self.held_commits = HeldCommits()
         self._load_began_ms = 0
 
     def _classic_group_config(self) -> ClassicGroupConfig:
@@ -218,17 +248,18 @@ class GroupShard(CoordinatorShard):
         )
         if len(batch) > self.partition.log.config.max_message_bytes:
             return ErrorCode.message_too_large, -1
-        crash_point("group.append.before")
-        # As in Kafka, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
-        result = self.append(batch, guard=producer.guard, verified=producer.verified, required_acks=1)
-        if result.error is not NONE:
-            return result.error, -1
-        self.state.offsets.note_high_watermark(self.partition.high_watermark)
-        crash_point("group.append.after")
-        for offset, (key, value, _) in enumerate(records, result.base_offset):
-            # For the record of a classic group there is nothing to apply: its state machine already has that state.
-            if value is None or not isinstance(key, GroupMetadataKey):
-                self._apply(offset, producer.producer_id, key, value, deleted)
+        with self.held_commits:
+            crash_point("group.append.before")
+            # As in Kafka, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
+            result = self.append(batch, guard=producer.guard, verified=producer.verified, required_acks=1)
+            if result.error is not NONE:
+                return result.error, -1
+            self.state.offsets.note_high_watermark(self.partition.high_watermark)
+            crash_point("group.append.after")
+            for offset, (key, value, _) in enumerate(records, result.base_offset):
+                # For the record of a classic group there is nothing to apply: its state machine already has that state.
+                if value is None or not isinstance(key, GroupMetadataKey):
+                    self._apply(offset, producer.producer_id, key, value, deleted)
         return NONE, result.last_offset + 1
 
     def _apply(
@@ -256,10 +287,11 @@ class GroupShard(CoordinatorShard):
         if isinstance(doomed, ErrorCode):
             return doomed
         end_offset = self.partition.log_end_offset
-        for piece in self._tombstone_batches(doomed):
-            error, end_offset = self.append_records(piece)
-            if error is not NONE:
-                return self.client_error(error)
+        with self.held_commits:
+            for piece in self._tombstone_batches(doomed):
+                error, end_offset = self.append_records(piece)
+                if error is not NONE:
+                    return self.client_error(error)
         return await self.committed(end_offset)
 
     def _tombstone_batches(self, keys: Sequence[Key]) -> list[list[LogRecord]]:
@@ -295,7 +327,7 @@ class GroupShard(CoordinatorShard):
     async def _committed_in_time(self, end_offset: int) -> ErrorCode:
         """Wait as `committed` does, but return the append's own error, such as REQUEST_TIMED_OUT, not the client's."""
         verdict: Waiter[ErrorCode] = Waiter()
-        self.partition.on_committed(end_offset, verdict.wake)
+        self.partition.on_committed(end_offset, partial(self.held_commits.wake, verdict))
         timer = self.clock.call_later_ms(
             self.config().offsets_commit_timeout_ms,
             partial(verdict.wake, ErrorCode.request_timed_out),
@@ -309,7 +341,7 @@ class GroupShard(CoordinatorShard):
     async def _committed_eventually(self, end_offset: int) -> ErrorCode:
         """Wait as `_committed_in_time` does, but without a timeout."""
         verdict: Waiter[ErrorCode] = Waiter()
-        self.partition.on_committed(end_offset, verdict.wake)
+        self.partition.on_committed(end_offset, partial(self.held_commits.wake, verdict))
         return await self._await_verdict(verdict)
 
     async def _await_verdict(self, verdict: Waiter[ErrorCode]) -> ErrorCode:

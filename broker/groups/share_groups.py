@@ -119,7 +119,7 @@ class ShareGroups(ModernGroups[ShareContext]):
             asked[:] = decision.initialize
             return decision
 
-        response = await self.carry_out_request(shard, group_id, decide, then_appends=True)
+        response = await self.carry_out_request(shard, group_id, decide)
         if asked:
             start_in_background(self._initialize(group_id, asked), shard.life)
         return response
@@ -155,7 +155,7 @@ class ShareGroups(ModernGroups[ShareContext]):
             asked[:] = decision.initialize
             return decision
 
-        altered = await self.carry_out_request(shard, group_id, decide, then_appends=True)
+        altered = await self.carry_out_request(shard, group_id, decide)
         if not asked:
             return altered
         wrong = next((each for each in asked if each.partition < 0), None)
@@ -186,7 +186,6 @@ class ShareGroups(ModernGroups[ShareContext]):
             shard,
             group_id,
             lambda context: offsets.delete_offsets(context, shard.state.group(group_id), group_id, names),
-            then_appends=True,
         )
         refused = list(deletion.refused)
         if not deletion.partitions:
@@ -226,7 +225,6 @@ class ShareGroups(ModernGroups[ShareContext]):
                 lambda context: offsets.delete_group(
                     context, live_group(shard.state.group(group_id), group_id)
                 ),
-                then_appends=True,
             )
         except Refused as refusal:
             return refusal.error

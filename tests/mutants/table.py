@@ -679,6 +679,14 @@ GROUPS: Final = (
         "            if error is NONE and self.partition.high_watermark < end_offset:",
         "            if error is NONE and not end_offset:",
     ),
+    _one(
+        "commit-seen-before-the-records-that-brought-it",
+        "an append that commits earlier records is applied before a coroutine that waits for these decides",
+        _GROUPS,
+        SHARD,
+        "        if self._depth:\n",
+        "        if False:\n",
+    ),
 )
 
 ABORTED_BY_HAND: Final = (

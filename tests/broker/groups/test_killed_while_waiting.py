@@ -369,14 +369,6 @@ async def share_heartbeat_that_is_not_committed(world: World) -> Requests:
 
 
 @walk
-async def share_heartbeat_that_waits_for_the_next_turn(world: World) -> Requests:
-    hold_commits(world)
-    requests = [share_heartbeat(world)]
-    world.partition.release()
-    return requests
-
-
-@walk
 async def initialization_without_a_response(world: World) -> Requests:
     world.persister.hold()
     share_heartbeat(world)

@@ -390,6 +390,25 @@ async def test_no_answer_before_the_records_are_committed(world):
     assert (await answer).error_code == E.none
 
 
+async def test_a_deletion_whose_wait_ends_within_an_append_sees_the_records_of_that_append(world):
+    """The append of a new member commits what the deletion waits for. The group has a member then."""
+    a = Client(world, "a")
+    a.join()
+    a.ask(member_epoch=-1)
+    world.partition.hold = True
+    committing = world.commit(5, group="h")
+    deleting = world.ask("delete_groups", 1, groups_names=["g"])
+    world.partition.hold = False
+    assert a.join().error_code == E.none
+    assert (await deleting).results[0].error_code == E.non_empty_group
+    assert await committing is E.none
+    before = world.groups.memory()
+    world.groups.close()
+    world.restart()
+    assert world.groups.memory() == before
+    assert names(world) == {"a"}
+
+
 async def test_what_cannot_be_written_has_not_happened(world):
     a = Client(world, "a")
     a.join()
