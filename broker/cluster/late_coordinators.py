@@ -7,8 +7,9 @@ megabytes of memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.listeners import MetadataListener
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.injection.points import FaultInjection
     from broker.loop.life import NodeLife
+    from broker.loop.slices import Slices
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.values import PartitionState, Topic
     from broker.peers import Peers
@@ -64,51 +66,58 @@ def late_coordinator(topic: str, partitions: int, metadata: ClusterMetadata, mak
     return cast("C", LateCoordinator(topic, partitions, metadata, make))
 
 
-def late(make: Callable[[], T]) -> T:
+def late(make: Callable[[], T], idle: Mapping[str, object] = MappingProxyType({})) -> T:
     """Return a stand-in for a part of a node that has nothing to do at a start. The first access to an attribute creates it.
 
+    ``idle`` are the methods that do not create the part: name -> result while the part does not exist.
     Type checkers see the part's class, `isinstance` does not.
     """
-    return cast("T", _Late(make))
+    return cast("T", Late(make, idle))
 
 
-class _Late:
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make: Callable[[], Any] | None = make
-        self._made: Any = None
+class Late(Generic[T]):
+    """Stand-in for an object of a node. Access to any attribute that is not defined here creates the object."""
 
-    def __getattr__(self, name: str) -> Any:
-        if self._make is not None:
-            self._made, self._make = self._make(), None
-        return getattr(self._made, name)
-
-
-class LateCoordinator(MetadataListener):
-    """Stand-in for a coordinator. Access to any attribute that is not defined here creates the coordinator."""
-
-    def __init__(
-        self, topic: str, partitions: int, metadata: ClusterMetadata, make: Callable[[], Coordinator]
-    ) -> None:
-        self._topic = topic
-        self._partitions = partitions
-        self._metadata = metadata
+    def __init__(self, make: Callable[[], T], idle: Mapping[str, object] = MappingProxyType({})) -> None:
         self._make = make
-        self._made: Coordinator | None = None
-        self._is_started = False
-        self._end: Callable[[Coordinator], None] | None = None
-        metadata.subscribe(self)
+        self._made: T | None = None
+        self._idle = idle
+        for name, result in idle.items():
+            self.__dict__[name] = lambda *_, result=result: result
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._coordinator(), name)
+        value = getattr(self._create(), name)
         if callable(value):
             # Cache it, so that Python finds it without calling this method again.
             self.__dict__[name] = value
         return value
 
-    def _coordinator(self) -> Coordinator:
+    def _create(self) -> T:
+        if self._made is None:
+            self._made = self._make()
+            for name in self._idle:
+                del self.__dict__[name]
+        return self._made
+
+
+class LateCoordinator(Late[Coordinator], MetadataListener):
+    """Stand-in for a coordinator, which follows the metadata while the coordinator does not exist."""
+
+    def __init__(
+        self, topic: str, partitions: int, metadata: ClusterMetadata, make: Callable[[], Coordinator]
+    ) -> None:
+        super().__init__(make)
+        self._topic = topic
+        self._partitions = partitions
+        self._metadata = metadata
+        self._is_started = False
+        self._end: Callable[[Coordinator], None] | None = None
+        metadata.subscribe(self)
+
+    def _create(self) -> Coordinator:
         made = self._made
         if made is None:
-            made = self._made = self._make()
+            made = super()._create()
             # Cache this method as well, since each TxnOffsetCommit calls it.
             self.__dict__["partition_for"] = made.partition_for
             # This object passes metadata changes on, which keeps the order of the node's metadata listeners.
@@ -132,7 +141,7 @@ class LateCoordinator(MetadataListener):
 
     def start(self) -> None:
         if self._made is not None or self._metadata.topic(self._topic) is not None:
-            self._coordinator().start()
+            self._create().start()
         self._is_started = True
 
     def close(self) -> None:
@@ -150,36 +159,11 @@ class LateCoordinator(MetadataListener):
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         if self._made is not None or (topic.name == self._topic and self._end is None):
-            self._coordinator().on_leader_changed(topic, partition)
+            self._create().on_leader_changed(topic, partition)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         if self._made is not None:
             self._made.on_topic_deleted(topic)
-
-
-def late_share_partitions(make: Callable[[], SharePartitionManager]) -> SharePartitionManager:
-    """Return a stand-in that calls ``make``, which replaces it, when a client of a share group sends a request."""
-    return cast("SharePartitionManager", LateSharePartitions(make))
-
-
-class LateSharePartitions:
-    """Stand-in for a node's share partitions. Access to any attribute that is not defined here creates them."""
-
-    def __init__(self, make: Callable[[], SharePartitionManager]) -> None:
-        self._make = make
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._make(), name)
-
-    def on_disconnected(self, connection_id: int) -> None:
-        pass
-
-    def loaded(self) -> dict[Any, Any]:
-        """No share partition is in memory."""
-        return {}
-
-    def close(self) -> None:
-        pass
 
 
 def coordinators(
@@ -251,3 +235,23 @@ def coordinators(
         SHARE_GROUP_STATE, share_partitions, metadata, make_share_coordinator
     )
     return groups, transactions, share_coordinator, persister
+
+
+def share_partitions(
+    config: BrokerConfig,
+    clock: Clock,
+    metadata: ClusterMetadata,
+    replicas: ReplicaManager,
+    persister: Persister,
+    peers: Peers,
+    slices: Slices,
+    life: NodeLife,
+) -> SharePartitionManager:
+    """Return a stand-in for the share partitions of one life of a node. The first request of a share group creates them."""
+
+    def make() -> SharePartitionManager:
+        from broker.share.manager import SharePartitionManager
+
+        return SharePartitionManager(config, clock, metadata, replicas, persister, peers, slices, life)
+
+    return late(make, {"on_disconnected": None, "loaded": {}, "close": None})

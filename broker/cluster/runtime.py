@@ -24,7 +24,7 @@ from broker.client_metrics.manager import ClientMetricsManager
 from broker.clock import Clock
 from broker.clock.of_node import NodeClock
 from broker.cluster.failed_replicas import FailedReplicaListener
-from broker.cluster.late_coordinators import coordinators, late_share_partitions
+from broker.cluster.late_coordinators import coordinators, share_partitions
 from broker.config.dynamic import follow
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from broker.net.acceptor import Acceptor
     from broker.replicas.partition import Partition
     from broker.security.authorizer.standard_authorizer import StandardAuthorizer
-    from broker.share.manager import SharePartitionManager
 
 SESSION_ID_MAX: Final = 2**31 - 1
 PAUSED: Final = "paused"
@@ -293,7 +292,9 @@ class NodeRuntime:
             verifier=Verifier(config, clock, transactions, self.life, peers),
             quotas=ClientQuotas(config, clock, lambda: metadata.image.quotas),
             client_metrics=client_metrics,
-            share=late_share_partitions(self._make_share),
+            share=share_partitions(
+                config, clock, metadata, replicas, persister, peers, self._slices, self.life
+            ),
             rack=config.broker_rack,
             authorizer=self._authorizer,
             check_listeners=None if self._secured is None else self._secured.check,
@@ -315,23 +316,6 @@ class NodeRuntime:
         authorizer = StandardAuthorizer(metadata.image.acls.values(), *settings)
         metadata.subscribe(authorizer)
         return authorizer
-
-    def _make_share(self) -> SharePartitionManager:
-        from broker.share.manager import SharePartitionManager
-
-        node = self.node
-        share = SharePartitionManager(
-            node.config,
-            node.clock,
-            node.metadata,
-            node.replicas,
-            node.persister,
-            node.peers,
-            node.slices,
-            node.life,
-        )
-        node.share = share
-        return share
 
     def _on_disconnected(self, connection_id: int) -> None:
         self.node.client_metrics.on_disconnected(connection_id)

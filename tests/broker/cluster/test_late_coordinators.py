@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.cluster.late_coordinators import LateCoordinator, late_share_partitions
+from broker.cluster.late_coordinators import LateCoordinator, late
 from broker.metadata.listeners import MetadataListener
 from protocol.hashing import partition_for
 
@@ -123,13 +123,18 @@ def test_share_partitions_are_created_by_the_first_request_of_a_share_group() ->
     class Share:
         is_enabled = True
 
+        def close(self) -> None:
+            made.append("closed")
+
     def make() -> Any:
         made.append("made")
         return Share()
 
-    late = late_share_partitions(make)
-    late.on_disconnected(1)
-    late.close()
+    share = late(make, {"on_disconnected": None, "loaded": {}, "close": None})
+    share.on_disconnected(1)
+    share.close()
+    assert share.loaded() == {}
     assert not made
-    assert late.is_enabled
-    assert made == ["made"]
+    assert share.is_enabled
+    share.close()
+    assert made == ["made", "closed"]
