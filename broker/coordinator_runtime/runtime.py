@@ -23,6 +23,7 @@ from storage.files import StorageError
 
 if TYPE_CHECKING:
     from broker.loop.life import NodeLife
+    from broker.metadata.values import PartitionState, Topic
     from broker.replicas.manager import ReplicaManager
 
 S = TypeVar("S", bound=CoordinatorShard)
@@ -102,10 +103,22 @@ class CoordinatorRuntime(Generic[S]):
 
     # -- loading and unloading ----------------------------------------------------------------------------------
 
-    def on_leader_elected(self, index: int, leader: int) -> None:
-        """Load or unload a partition after its leader or its leader epoch may have changed."""
-        if leader == self._replicas.node_id or index in self._shards:
-            self.find(index)
+    def load_all(self, topic: Topic | None, *, at_once: bool = False) -> None:
+        """Load every partition that this node leads. ``topic`` is the coordinator's topic, None if it does not exist."""
+        for state in topic.partitions if topic is not None else ():
+            if state.leader == self._replicas.node_id:
+                self.find(state.index, at_once=at_once)
+
+    def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
+        """Load the partition if this node has become its leader; unload it if this node is no longer the leader."""
+        is_concerned = partition.leader == self._replicas.node_id or partition.index in self._shards
+        if topic.name == self._topic and is_concerned:
+            self.find(partition.index)
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        """Unload all shards if the coordinator's topic is deleted."""
+        if topic.name == self._topic:
+            self._unload_all()
 
     def _load(self, partition: Partition, *, at_once: bool) -> S:
         self.unload(partition.index)
@@ -155,15 +168,14 @@ class CoordinatorRuntime(Generic[S]):
         if shard is not None:
             shard.unload(error)
 
-    def unload_all(self) -> None:
-        """Remove all shards, because their internal topic was deleted."""
+    def _unload_all(self) -> None:
         for index in tuple(self._shards):
             self.unload(index)
 
     def close(self) -> None:
         """Unload all shards, because the node stops: waiting requests get an error response."""
         self.serving.ended = True
-        self.unload_all()
+        self._unload_all()
 
     def abandon(self) -> None:
         """Close all shards, because the node was killed: waiting requests get no response."""

@@ -83,12 +83,10 @@ class GroupCoordinator(MetadataListener):
         self._config = config
         self._clock = clock
         self._metadata = metadata
-        self._replicas = replicas
         self._new_uuid = new_uuid or partial(_uuid_by, random or Random())
         self._injection = injection or FaultInjection()
         self._life = life or NodeLife()
         self._partitions = partitions or coordinator_partitions(CONSUMER_OFFSETS, metadata.topic, config)
-        self._ended = False
         self._persister = persister
         self._share_groups: ShareGroups | None = None
         self.consumer_groups = ConsumerGroups(config, clock, metadata, self._new_uuid)
@@ -103,10 +101,7 @@ class GroupCoordinator(MetadataListener):
 
     def start(self) -> None:
         """Load every partition that this node leads, and start the periodic expiry of offsets."""
-        topic = self._metadata.topic(CONSUMER_OFFSETS)
-        for state in topic.partitions if topic is not None else ():
-            if state.leader == self._replicas.node_id:
-                self._runtime.find(state.index)
+        self._runtime.load_all(self._metadata.topic(CONSUMER_OFFSETS))
         self.start_timers()
 
     def start_timers(self) -> None:
@@ -134,25 +129,19 @@ class GroupCoordinator(MetadataListener):
     def close(self) -> None:
         """Cancel the timers and respond to all waiting requests with an error, because the node stops."""
         self._end_expiry()
-        self._ended = True
         self._runtime.close()
 
     def abandon(self) -> None:
         """Cancel the timers, and neither respond nor write any more, because the node was killed."""
-        self._ended = True
         self._end_expiry()
         self._runtime.abandon()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """Load the partition if this node has become its leader; unload it if this node is no longer the leader."""
-        if topic.name == CONSUMER_OFFSETS and not self._ended:
-            self._runtime.on_leader_elected(partition.index, partition.leader)
+        self._runtime.on_leader_changed(topic, partition)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Delete the offsets of a deleted topic. If the topic is ``__consumer_offsets``, unload all shards."""
-        if topic.name == CONSUMER_OFFSETS:
-            self._runtime.unload_all()
-            return
+        self._runtime.on_topic_deleted(topic)
         for shard in self._runtime.open():
             start_in_background(commits.forget_topic(shard, topic.name, topic.topic_id), self._life)
             if shard.state.share_groups:

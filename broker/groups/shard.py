@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
+from broker.coordinator_runtime.batching import split
 from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.coordinator_runtime.loader import load_log
 from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard
@@ -36,7 +37,7 @@ from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.coroutines import Waiter, start_in_background
 from broker.replicas.partition import Partition
-from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch, build_batch
+from protocol.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch, build_batch
 from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.records.group_log import (
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
     from broker.loop.life import NodeLife
     from storage.producers import VerificationGuard
 
-RECORD_OVERHEAD_BYTES: Final = 32
-"""Maximum size of a record without headers, in addition to its key and value: the lengths and deltas."""
 
 log = get_logger()
 
@@ -287,26 +286,13 @@ class GroupShard(CoordinatorShard):
         if isinstance(doomed, ErrorCode):
             return doomed
         end_offset = self.partition.log_end_offset
+        max_message_bytes = self.partition.log.config.max_message_bytes
         with self.held_commits:
-            for piece in self._tombstone_batches(doomed):
-                error, end_offset = self.append_records(piece)
+            for keys in split(doomed, lambda key: len(key.encode()), max_message_bytes):
+                error, end_offset = self.append_records([LogRecord(key) for key in keys])
                 if error is not NONE:
                     return self.client_error(error)
         return await self.committed(end_offset)
-
-    def _tombstone_batches(self, keys: Sequence[Key]) -> list[list[LogRecord]]:
-        """Return tombstones for the keys, split into batches of at most ``max.message.bytes``."""
-        room = self.partition.log.config.max_message_bytes - HEADER_BYTES
-        pieces: list[list[LogRecord]] = []
-        left = 0
-        for key in keys:
-            size = len(key.encode()) + RECORD_OVERHEAD_BYTES
-            if size > left:
-                pieces.append([])
-                left = room
-            pieces[-1].append(LogRecord(key))
-            left -= size
-        return pieces
 
     # -- waiting ------------------------------------------------------------------------------------------------
 

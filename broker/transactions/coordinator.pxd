@@ -12,5 +12,4 @@ cdef class TransactionCoordinator(MetadataListener):
     cdef public object _partitions
     cdef public object _runtime
     cdef public ServingShards _serving
-    cdef public bint _closed
     cpdef _find(self, str transactional_id)

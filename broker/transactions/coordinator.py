@@ -114,7 +114,6 @@ class TransactionCoordinator(MetadataListener):
         self._fresh_id = partial(fresh_producer_id, metadata, config.node_id)
         self._serving = self._runtime.serving
         self.cleanup = Cleanup(config, clock, self._life, self._runtime, self.abort, self._fresh_id)
-        self._closed = False
         metadata.subscribe(self)
 
     # -- the partition of a transactional id --------------------------------------------------------------------
@@ -414,10 +413,7 @@ class TransactionCoordinator(MetadataListener):
 
         After an unclean shutdown, also report lost decisions (`after_crash`).
         """
-        topic = self._metadata.topic(TRANSACTION_STATE)
-        for state in topic.partitions if topic is not None else ():
-            if state.leader == self._replicas.node_id:
-                self._runtime.find(state.index, at_once=True)
+        self._runtime.load_all(self._metadata.topic(TRANSACTION_STATE), at_once=True)
         if not self._replicas.directory.was_clean:
             # The search needs every log open. Only a power cut, which loses data that was not synced, can lose a decision.
             known = [entry.txn for shard in self._runtime.open() for entry in shard.entries.values()]
@@ -429,17 +425,13 @@ class TransactionCoordinator(MetadataListener):
         self.cleanup.start()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """Load the partition if this node has become its leader; unload it if this node is no longer the leader."""
-        if topic.name == TRANSACTION_STATE and not self._closed:
-            self._runtime.on_leader_elected(partition.index, partition.leader)
+        self._runtime.on_leader_changed(topic, partition)
 
     def on_topic_deleted(self, topic: Topic) -> None:
-        if topic.name == TRANSACTION_STATE:
-            self._runtime.unload_all()
+        self._runtime.on_topic_deleted(topic)
 
     def close(self) -> None:
         """Cancel the timers and all waiting coroutines, when the node stops or is killed."""
-        self._closed = True
         self.cleanup.close()
         self._runtime.abandon()
         self._markers.abandon()

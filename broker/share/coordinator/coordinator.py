@@ -64,7 +64,6 @@ class ShareCoordinator(MetadataListener):
         self._config = config
         self._clock = clock
         self._metadata = metadata
-        self._replicas = replicas
         self._life = life or NodeLife()
         self._partitions = partitions or coordinator_partitions(SHARE_GROUP_STATE, metadata.topic, config)
         injection = injection or FaultInjection()
@@ -78,7 +77,6 @@ class ShareCoordinator(MetadataListener):
             lambda shard: None,
         )
         self._timers: list[Periodic] = []
-        self._ended = False
         metadata.subscribe(self)
 
     # -- requests -----------------------------------------------------------------------------------------------
@@ -131,10 +129,7 @@ class ShareCoordinator(MetadataListener):
 
     def start(self) -> None:
         """Load every partition that this node leads, and start the periodic jobs."""
-        topic = self._metadata.topic(SHARE_GROUP_STATE)
-        for state in topic.partitions if topic is not None else ():
-            if state.leader == self._replicas.node_id:
-                self._runtime.find(state.index)
+        self._runtime.load_all(self._metadata.topic(SHARE_GROUP_STATE))
         self.start_timers()
 
     def start_timers(self) -> None:
@@ -148,15 +143,11 @@ class ShareCoordinator(MetadataListener):
         ]
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """Load the partition if this node has become its leader; unload it if this node is no longer the leader."""
-        if topic.name == SHARE_GROUP_STATE and not self._ended:
-            self._runtime.on_leader_elected(partition.index, partition.leader)
+        self._runtime.on_leader_changed(topic, partition)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Delete the states of a deleted topic. If the topic is ``__share_group_state``, unload all shards."""
-        if topic.name == SHARE_GROUP_STATE:
-            self._runtime.unload_all()
-            return
+        self._runtime.on_topic_deleted(topic)
         for shard in self._runtime.open():
             tombstones = shard.state.of_topic(topic.topic_id)
             if tombstones:
@@ -173,7 +164,6 @@ class ShareCoordinator(MetadataListener):
         self._runtime.abandon()
 
     def _end_timers(self) -> None:
-        self._ended = True
         for timer in self._timers:
             timer.cancel()
 

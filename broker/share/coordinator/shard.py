@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
+from broker.coordinator_runtime.batching import split
 from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.coordinator_runtime.loader import load_log
 from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard
@@ -20,7 +21,7 @@ from broker.logging import get_logger
 from broker.loop.coroutines import Waiter
 from broker.replicas.partition import Partition
 from broker.share.coordinator.state import ShareCoordinatorState, ShareRecord
-from protocol.batch import HEADER_BYTES, RecordBatch, build_batch
+from protocol.batch import RecordBatch, build_batch
 from protocol.errors import NONE, ErrorCode
 from protocol.records.share_state_log import decode_record
 from protocol.schema import MalformedRecord
@@ -28,8 +29,6 @@ from protocol.schema import MalformedRecord
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
-RECORD_OVERHEAD_BYTES: Final = 32
-"""Maximum size of a record without headers, in addition to its key and value: the lengths and deltas."""
 
 log_events = get_logger()
 
@@ -88,13 +87,14 @@ class ShareCoordinatorShard(CoordinatorShard):
         Records that do not fit into one batch are appended in several.
         """
         now_ms = self._clock.now_ms()
-        for piece in self._pieces(records):
+        max_message_bytes = self.partition.log.config.max_message_bytes
+        for piece in split(records, _size_bytes, max_message_bytes):
             batch = build_batch(
                 [(now_ms, key.encode(), None if value is None else value.encode(0)) for key, value in piece],
                 base_sequence=COORDINATOR_SEQUENCE,
                 compression=self._config.share_coordinator_state_topic_compression_codec,
             )
-            if len(batch) > self.partition.log.config.max_message_bytes:
+            if len(batch) > max_message_bytes:
                 return self.client_error(ErrorCode.message_too_large)
             # As in Kafka, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
             result = self.append(batch, required_acks=1)
@@ -103,21 +103,6 @@ class ShareCoordinatorShard(CoordinatorShard):
             for offset, (key, value) in enumerate(piece, result.base_offset):
                 self.state.replay(offset, key, value)
         return await self.committed(self.partition.log_end_offset)
-
-    def _pieces(self, records: Sequence[ShareRecord]) -> Iterator[list[ShareRecord]]:
-        room = self.partition.log.config.max_message_bytes - HEADER_BYTES
-        piece: list[ShareRecord] = []
-        left = room
-        for record in records:
-            size = len(record.key.encode()) + RECORD_OVERHEAD_BYTES
-            size += 0 if record.value is None else len(record.value.encode(0))
-            if piece and size > left:
-                yield piece
-                piece, left = [], room
-            piece.append(record)
-            left -= size
-        if piece:
-            yield piece
 
     async def committed(self, end_offset: int) -> ErrorCode:
         """Wait for a commit as the base class does, for at most ``share.coordinator.write.timeout.ms``."""
@@ -143,6 +128,10 @@ class ShareCoordinatorShard(CoordinatorShard):
         before_offset = self.state.deletable_offset()
         if self.partition.log_start_offset < before_offset <= self.partition.high_watermark:
             self.partition.delete_records(before_offset)
+
+
+def _size_bytes(record: ShareRecord) -> int:
+    return len(record.key.encode()) + (0 if record.value is None else len(record.value.encode(0)))
 
 
 def _group_of(key: bytes) -> str | None:
