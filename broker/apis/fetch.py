@@ -16,8 +16,8 @@ from broker.node.context import RequestContext
 from broker.node.fetch_sessions import Answers, CachedPartition, Key, Opened
 from broker.requests.api import api
 from broker.requests.fetch_quota import FetchQuota
-from broker.requests.fetch_reading import TOPIC_IDS_SINCE, FetchReading, replica_id, topic_name
-from broker.requests.metadata_views import NO_NODE, address_of
+from broker.requests.fetch_reading import TOPIC_IDS_SINCE, FetchReading, replica_id
+from broker.requests.metadata_views import endpoints_of, topic_name
 from broker.requests.parking import Parking
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -145,15 +145,6 @@ def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
 
 def _leaders(context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
     """Endpoints of the leaders that the errors in this response name (KIP-951)."""
-    leaders: set[int] = set()
-    for _, answer in answers:
-        if answer.error_code:  # only errors have a current leader
-            leaders.add(answer.current_leader.leader_id)
-    if not leaders:
-        return ()
-    addresses = (address_of(context, node_id) for node_id in sorted(leaders - {NO_NODE}))
-    return [
-        NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-        for each in addresses
-        if each is not None
-    ]
+    # Only errors have a current leader.
+    leaders = {answer.current_leader.leader_id for _, answer in answers if answer.error_code}
+    return endpoints_of(context, NodeEndpoint, leaders) if leaders else ()

@@ -8,13 +8,13 @@ versions of librdkafka derive the supported codecs from the announced range.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any
 
 from broker.node.context import RequestContext
 from broker.replicas.partition import AppendResult
 from broker.requests.api import NO_RESPONSE, CloseConnection, NoResponse, api
-from broker.requests.metadata_views import address_of
+from broker.requests.metadata_views import endpoints_of
 from broker.requests.producing import Item, Produce
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.produce import (
@@ -74,7 +74,8 @@ def _phrase(work: Produce) -> ProduceResponse:
             leaders = {response.current_leader.leader_id} | (leaders or set())
         partitions.append(response)
     return ProduceResponse(
-        responses=responses, node_endpoints=() if leaders is None else _endpoints(context, leaders)
+        responses=responses,
+        node_endpoints=() if leaders is None else endpoints_of(context, NodeEndpoint, leaders),
     )
 
 
@@ -95,13 +96,3 @@ def _hint_leader(response: PartitionProduceResponse, item: Item, context: Reques
     if state is None or context.api_version < FIRST_VERSION_WITH_LEADER_HINTS:
         return
     response.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
-
-
-def _endpoints(context: RequestContext, leaders: Iterable[int]) -> list[NodeEndpoint]:
-    """Endpoints of the leaders that the response names. Leaders that are not alive are left out."""
-    addresses = (address_of(context, node_id) for node_id in sorted(leaders))
-    return [
-        NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-        for each in addresses
-        if each is not None
-    ]

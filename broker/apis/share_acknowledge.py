@@ -9,13 +9,12 @@ from uuid import UUID
 
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.requests.metadata_views import endpoints_of, topic_name
 from broker.requests.share_requests import (
     acknowledge,
     acknowledgements,
     current_leader,
-    endpoints,
     refusal,
-    topic_name,
     unreadable,
 )
 from broker.share.sessions import FINAL_EPOCH, SessionKey
@@ -44,7 +43,7 @@ async def share_acknowledge(
     if error is not NONE:
         return ShareAcknowledgeResponse(error_code=error)
     denied = unreadable(
-        context, [topic_name(context, topic.topic_id) for topic in request.topics if topic.partitions]
+        context, [topic_name(context.node, topic.topic_id) for topic in request.topics if topic.partitions]
     )
     if denied is None:
         return ShareAcknowledgeResponse(error_code=ErrorCode.unknown_server_error)
@@ -71,8 +70,5 @@ async def share_acknowledge(
             ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in topics.items()
         ],
-        node_endpoints=[
-            NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in endpoints(context, leaders)
-        ],
+        node_endpoints=endpoints_of(context, NodeEndpoint, leaders),
     )

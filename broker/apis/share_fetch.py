@@ -13,6 +13,7 @@ from broker.loop.coroutines import fork
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.fetch_quota import SHARE_FETCH, FetchQuota
+from broker.requests.metadata_views import endpoints_of, topic_name
 from broker.requests.share_fetching import (
     BATCH_OPTIMIZED,
     RECORD_LIMIT,
@@ -27,10 +28,8 @@ from broker.requests.share_requests import (
     acknowledge,
     acknowledgements,
     current_leader,
-    endpoints,
     exists,
     refusal,
-    topic_name,
     unreadable,
 )
 from broker.share.sessions import (
@@ -72,7 +71,7 @@ async def share_fetch(request: ShareFetchRequest, context: RequestContext) -> Sh
             await sleep_ms(context.node.clock, request.max_wait_ms, Domain.REQUESTS)
         return ShareFetchResponse(error_code=opened)
     names = [each.topic for each in opened.partitions]
-    names += [topic_name(context, topic.topic_id) for topic in request.topics if topic.partitions]
+    names += [topic_name(context.node, topic.topic_id) for topic in request.topics if topic.partitions]
     denied = unreadable(context, names)
     if denied is None:
         return ShareFetchResponse(error_code=ErrorCode.unknown_server_error)
@@ -100,7 +99,7 @@ def _open(
 ) -> Opened | ErrorCode:
     asked: list[CachedSharePartition] = []
     for topic in request.topics:
-        name = topic_name(context, topic.topic_id)
+        name = topic_name(context.node, topic.topic_id)
         asked += [
             CachedSharePartition(name, topic.topic_id, partition.partition_index)
             for partition in topic.partitions
@@ -179,10 +178,7 @@ def _response(
         error_code=error,
         acquisition_lock_timeout_ms=context.node.share.settings(group_id).record_lock_duration_ms,
         responses=_by_topic(sent, results),
-        node_endpoints=[
-            NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in endpoints(context, leaders)
-        ],
+        node_endpoints=endpoints_of(context, NodeEndpoint, leaders),
     )
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 from typing import Final
-from uuid import UUID
 
-from broker.node import Node
 from broker.node.context import RequestContext
 from broker.node.fetch_sessions import Answers, CachedPartition
 from broker.replicas.partition import Partition
 from broker.replicas.replication.leading import Leading
 from broker.replicas.replication.selection import RACK_AWARE, preferred_replica
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.metadata_views import CLUSTER_NAME, topic_name
 from broker.resources.unsent import UNSENT
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.fetch import (
@@ -268,11 +266,6 @@ def replica_id(request: FetchRequest) -> int:
 
 def _is_follower(partition: Partition, replica_id: int) -> bool:
     return replica_id in partition.replicas and replica_id != partition.leader_id
-
-
-def topic_name(node: Node, topic_id: UUID | None) -> str | None:
-    topic = node.metadata.topic_by_id(topic_id) if topic_id is not None else None
-    return topic.name if topic is not None else None
 
 
 def _diverged(wanted: CachedPartition, partition: Partition, diverging: tuple[int, int]) -> PartitionData:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.metadata.values import BrokerRegistration, PartitionState, Topic
 from protocol.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from broker.node import Node
     from broker.node.context import RequestContext
 
+E = TypeVar("E")
 NO_NODE: Final = -1
 NOT_ASKED: Final = -(1 << 31)
 """Value of the authorized operations for a client that did not request them."""
@@ -59,6 +63,21 @@ def address_of(context: RequestContext, node_id: int) -> Address | None:
     if broker is None or broker.fenced:
         return None
     return _address(context, broker)
+
+
+def endpoints_of(context: RequestContext, endpoint: Callable[..., E], leaders: Iterable[int]) -> list[E]:
+    """The node endpoints of a response that names ``leaders`` (KIP-951), made by its class ``endpoint``."""
+    found = (address_of(context, node_id) for node_id in sorted(set(leaders)))
+    return [
+        endpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+        for each in found
+        if each is not None
+    ]
+
+
+def topic_name(node: Node, topic_id: UUID | None) -> str | None:
+    topic = node.metadata.topic_by_id(topic_id) if topic_id is not None else None
+    return topic.name if topic is not None else None
 
 
 def addresses(context: RequestContext, *, fenced: bool = False) -> Iterator[Address]:

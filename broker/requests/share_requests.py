@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 from broker.requests.authorization import unauthorized
-from broker.requests.metadata_views import NO_NODE, Address, address_of
+from broker.requests.metadata_views import NO_NODE, topic_name
 from broker.share.partition import Acknowledged
 from broker.share.sessions import PartitionKey
 from broker.share.state import Outcome, SharePartitionKey
@@ -37,11 +36,6 @@ def refusal(context: RequestContext, group_id: str | None, member_id: str | None
     if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
         return ErrorCode.invalid_request
     return NONE
-
-
-def topic_name(context: RequestContext, topic_id: UUID | None) -> str | None:
-    topic = context.node.metadata.topic_by_id(topic_id) if topic_id is not None else None
-    return topic.name if topic is not None else None
 
 
 def unreadable(context: RequestContext, names: Sequence[str | None]) -> frozenset[str] | None:
@@ -88,7 +82,7 @@ async def acknowledge(
     interested: dict[SharePartitionKey, Sequence[Acknowledged]] = {}
     for key, batches in asked.items():
         topic_id, index = key
-        name = topic_name(context, topic_id)
+        name = topic_name(context.node, topic_id)
         if name is None or topic_id is None:
             results[key] = Outcome(ErrorCode.unknown_topic_id)
         elif not _are_valid(batches, type_max, is_renew_ack=is_renew_ack):
@@ -132,9 +126,3 @@ def current_leader(context: RequestContext, error: int, key: PartitionKey) -> tu
     topic = context.node.metadata.topic_by_id(key[0])
     state = topic.partition(key[1]) if topic is not None else None
     return (state.leader, state.leader_epoch) if state is not None else (NO_NODE, NO_NODE)
-
-
-def endpoints(context: RequestContext, leaders: Iterable[int]) -> list[Address]:
-    """The addresses of the leaders that the errors of a response name."""
-    found = (address_of(context, node_id) for node_id in sorted(set(leaders) - {NO_NODE}))
-    return [each for each in found if each is not None]
