@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from broker.groups.consumer.context import Client, Refused
 from broker.metadata.features import SHARE_VERSION
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.authorization import unauthorized
+from broker.share.state import MEMBER_ID_LENGTH_MAX
 from protocol.errors import ErrorCode
 from protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-
-MEMBER_ID_LENGTH_MAX: Final = 36
 
 
 @api(key=76, versions=range(1, 2))

@@ -9,13 +9,12 @@ from broker.requests.authorization import unauthorized
 from broker.requests.metadata_views import NO_NODE, topic_name
 from broker.share.partition import Acknowledged
 from broker.share.sessions import PartitionKey
-from broker.share.state import Outcome, SharePartitionKey
+from broker.share.state import MEMBER_ID_LENGTH_MAX, Outcome, SharePartitionKey
 from protocol.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
 
-MEMBER_ID_LENGTH_MAX: Final = 36
 RENEW_SINCE: Final = 2
 """First version of ShareFetch and ShareAcknowledge with renewals of locks (KIP-1222)."""
 TYPE_MAX: Final = 3

@@ -14,6 +14,8 @@ from protocol.named_tuple import NamedTuple
 
 INT32: Final = range(-(2**31), 2**31)
 _INTEGER: Final = re.compile(r"[+-]?\d+")
+MEMBER_ID_LENGTH_MAX: Final = 36
+"""Maximum length of the id that a member of a share group makes for itself."""
 NO_START_OFFSET: Final = -1
 """Start offset of a share partition from which no record was acknowledged yet: ``share.auto.offset.reset`` applies."""
 UNKNOWN_COUNT: Final = -1

@@ -19,6 +19,7 @@ from broker.groups.consumer.context import (
     MigrationPolicy,
     Refused,
     join_timer,
+    member_of,
     refused,
     session_timer,
     sync_timer,
@@ -29,7 +30,7 @@ from broker.groups.consumer.conversion import (
     is_downgraded_by_replacing,
     partitions_by_id,
 )
-from broker.groups.consumer.fencing import check_incarnation, fence, member_of, static_member_of
+from broker.groups.consumer.fencing import check_incarnation, fence, static_member_of
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.heartbeat import step
 from broker.groups.consumer.member import ConsumerGroupMember, MemberState

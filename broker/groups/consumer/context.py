@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.modern_group import M, ModernGroup
 from broker.groups.consumer.topics import TopicsImage
 from broker.groups.effects import Arm, Cancel, Timed, Timer
 from broker.groups.group import ClassicGroup
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from broker.share.state import Initialization
 
 R = TypeVar("R")
+G = TypeVar("G", bound=ModernGroup[Any])
 MayDescribe = Callable[[str], bool]
 """Topic name -> whether the client may describe the topic (ACLs)."""
 
@@ -135,10 +138,21 @@ def cancel_timers(member_ids: Sequence[str]) -> list[Arm | Cancel]:
     return [Cancel(name(member_id)) for member_id in member_ids for name in of_member]
 
 
-def live_group(group: object | None, group_id: str) -> ConsumerGroup:
-    """Return the group if it is a consumer group; otherwise raise `Refused` with Kafka's message."""
+def group_of_type(kind: type[G], group: object | None, group_id: str) -> G:
+    """Return the group if it is of this type; otherwise raise `Refused` with Kafka's message."""
     if group is None:
         raise refused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-    if not isinstance(group, ConsumerGroup):
-        raise refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+    if not isinstance(group, kind):
+        raise refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a {kind.type} group.")
     return group
+
+
+live_group = partial(group_of_type, ConsumerGroup)
+
+
+def member_of(group: ModernGroup[M], member_id: str) -> M:
+    member = group.members.get(member_id)
+    if member is None:
+        message = f"Member {member_id} is not a member of group {group.group_id}."
+        raise refused(ErrorCode.unknown_member_id, message)
+    return member

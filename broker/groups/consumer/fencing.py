@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from broker.groups.consumer import records
 from broker.groups.consumer.assignments import NO_PARTITIONS
-from broker.groups.consumer.context import Context, Decision, R, cancel_timers, refused
+from broker.groups.consumer.context import Context, Decision, R, cancel_timers, member_of, refused
 from broker.groups.consumer.conversion import downgrade, is_downgraded_without
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerGroupMember
@@ -17,16 +17,6 @@ from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-
-
-def member_of(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
-    member = group.members.get(member_id)
-    if member is None:
-        raise refused(
-            ErrorCode.unknown_member_id,
-            f"Member {member_id} is not a member of group {group.group_id}.",
-        )
-    return member
 
 
 def static_member_of(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerGroupMember:

@@ -6,19 +6,16 @@ Only records change a group: a decision (see `broker.groups.consumer.heartbeat`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
 from broker.groups.consumer.assignments import NO_TARGET, AssignedPartitions, TargetAssignment
 from broker.groups.consumer.member import ConsumerGroupMember, MemberState
+from broker.groups.consumer.modern_group import ModernGroup
 from broker.groups.consumer.resolved import ResolvedRegex
-from broker.groups.consumer.subscriptions import Subscriptions
 from protocol.hashing import hash_map_order
 
-FIRST_GROUP_EPOCH: Final = 1
-FIRST_ASSIGNMENT_EPOCH: Final = 1
 UNOWNED: Final = -1
 """Owner epoch of a partition that is assigned to no member."""
 
@@ -31,29 +28,20 @@ class ConsumerGroupState(StrEnum):
     DEAD = "Dead"
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     """A group of the consumer protocol: its members, their target assignments and their current assignments."""
 
-    type: Final = "consumer"
+    type = "consumer"
     protocol_type: Final = "consumer"
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_GROUP_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_ASSIGNMENT_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.members: dict[str, ConsumerGroupMember] = {}
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}
         """Instance id -> member id, of each static member."""
-        self.targets: dict[str, TargetAssignment] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
-        self.subscriptions = Subscriptions()
         self.classic_members = 0
         self.has_obsolete_metadata = False
         """Whether the log has partition metadata (obsolete record type 4). A tombstone is written with the next epoch."""
-        self.compared_at = -1
-        """``TopicsImage.changes`` at the last comparison of the metadata hash. Not in the log, so a load resets it."""
         self._owner_epochs: dict[UUID, dict[int, int]] = {}
         self._assignors: dict[str, int] = {}
         self._classic_protocols: dict[str, int] = {}
@@ -163,10 +151,6 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscriptions.topics
 
@@ -199,17 +183,10 @@ class ConsumerGroup:
             for partition in partitions
         )
 
-    def image(self) -> Mapping[str, object]:
-        """The state as plain values; a group rebuilt from the log must have an equal image."""
-        return {
-            "epoch": self.epoch,
-            "hash": self.metadata_hash,
-            "assignment": (self.assignment_epoch, self.assignment_timestamp_ms),
-            "members": dict(sorted(self.members.items())),
+    def image(self) -> dict[str, object]:
+        return super().image() | {
             "static": dict(sorted(self.static_members.items())),
-            "targets": dict(sorted(self.targets.items())),
             "resolved": dict(sorted(self.resolved.items())),
-            "topics": dict(sorted(self.subscriptions.topics.items())),
             "regexes": dict(sorted(self.subscriptions.regexes.items())),
             "owners": {topic_id: dict(sorted(of.items())) for topic_id, of in self._owner_epochs.items()},
             "assignors": dict(sorted(self._assignors.items())),

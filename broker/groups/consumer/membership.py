@@ -7,9 +7,9 @@ from typing import Any
 
 from broker.groups.consumer import records
 from broker.groups.consumer.assignments import TopicPartitions, has_all
-from broker.groups.consumer.context import Context, Decision, live_group, refused
+from broker.groups.consumer.context import Context, Decision, live_group, member_of, refused
 from broker.groups.consumer.conversion import check_upgrade, upgrade
-from broker.groups.consumer.fencing import member_of, static_member_of
+from broker.groups.consumer.fencing import static_member_of
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerGroupMember
 from broker.groups.group import ClassicGroup, ClassicGroupState

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from broker.groups.consumer.context import refused
+from functools import partial
+
+from broker.groups.consumer.context import group_of_type, refused
 from broker.groups.consumer.topics import TopicsImage
 from broker.groups.share.group import ShareGroup
-from broker.groups.share.member import ShareGroupMember
 from protocol.errors import ErrorCode
 from protocol.slotted import slotted
 
@@ -23,22 +24,7 @@ class ShareContext:
     initialize_retry_interval_ms: int = 30_000
 
 
-def live_group(group: object | None, group_id: str) -> ShareGroup:
-    """Return the group if it is a share group; otherwise raise `Refused` with Kafka's message."""
-    if group is None:
-        raise refused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-    if not isinstance(group, ShareGroup):
-        raise refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
-    return group
-
-
-def member_of(group: ShareGroup, member_id: str) -> ShareGroupMember:
-    member = group.members.get(member_id)
-    if member is None:
-        raise refused(
-            ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group.group_id}."
-        )
-    return member
+live_group = partial(group_of_type, ShareGroup)
 
 
 def check_empty(group: ShareGroup) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from broker.groups.consumer.assignments import TargetAssignment
-from broker.groups.consumer.context import Client, Decision, refused, session_timer
+from broker.groups.consumer.context import Client, Decision, member_of, refused, session_timer
 from broker.groups.consumer.heartbeat import check_text
 from broker.groups.consumer.member import LEAVE_EPOCH
 from broker.groups.consumer.targets import Target
@@ -14,7 +13,7 @@ from broker.groups.consumer.topics import metadata_hash, topic_ids
 from broker.groups.effects import Arm
 from broker.groups.records import LogRecord
 from broker.groups.share import records
-from broker.groups.share.context import ShareContext, live_group, member_of
+from broker.groups.share.context import ShareContext, live_group
 from broker.groups.share.fencing import fence
 from broker.groups.share.group import ShareGroup
 from broker.groups.share.initializing import initialize
@@ -28,8 +27,6 @@ from protocol.messages.share_group_heartbeat import (
     TopicPartitions,
 )
 from protocol.named_tuple import NamedTuple
-
-MEMBER_ID_LENGTH_MAX: Final = 36
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:

@@ -1,6 +1,5 @@
 """Random histories with members of both protocols: no partition has two owners, and the state can be loaded from the log."""
 
-import asyncio
 import os
 from typing import Any
 from uuid import UUID
@@ -15,9 +14,7 @@ from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.shard import GroupShard
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from protocol.messages.sync_group import SyncGroupRequest
-from protocol.records.group_log import decode_key, decode_value
-from protocol.schema import Key
-from tests.broker.groups.test_rebuild import History
+from tests.broker.groups.test_rebuild import History, load_compacted, run_and_reload
 
 HISTORIES = int(os.environ.get("ODRADEK_HISTORIES", "1000"))
 BATCH = 50
@@ -140,6 +137,12 @@ class ConsumerHistory(History):
         else:
             self.world.metadata.grow(name, 1 if topic is None else len(topic.partitions) + 2)
 
+    def check(self, seed: int) -> None:
+        for group in self.world.all_groups():
+            if isinstance(group, ConsumerGroup):
+                owned = owners(group)
+                assert len(owned) == len(set(owned)), f"seed {seed}: a partition has two owners"
+
 
 def owners(group: ConsumerGroup) -> list[tuple[UUID, int]]:
     """(topic id, partition) of each partition, once for each member that owns it or has not revoked it yet."""
@@ -155,21 +158,7 @@ def owners(group: ConsumerGroup) -> list[tuple[UUID, int]]:
 @pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))
 async def test_a_rebuilt_memory_is_the_same(first: int):
     for seed in range(first, first + BATCH):
-        history = ConsumerHistory(seed)
-        history.run()
-        world = history.world
-        for group in world.all_groups():
-            if isinstance(group, ConsumerGroup):
-                owned = owners(group)
-                assert len(owned) == len(set(owned)), f"seed {seed}: a partition has two owners"
-        before = world.groups.memory()
-        world.groups.close()
-        assert world.clock.timers == [], f"seed {seed}: a timer was left behind"
-        world.restart()
-        assert world.groups.memory() == before, f"seed {seed}"
-        await asyncio.sleep(0)
-        assert all(future.done() for future in history.futures), f"seed {seed}: a request is still waiting"
-        world.groups.close()
+        await run_and_reload(ConsumerHistory(seed), seed)
 
 
 async def test_a_compacted_log_gives_the_same_groups():
@@ -182,20 +171,8 @@ async def test_a_compacted_log_gives_the_same_groups():
         shard = world.groups._runtime.find(0)
         assert isinstance(shard, GroupShard)
         before = current(shard.state)
-        latest = {
-            bytes(record.key or b""): (record.offset, record.value)
-            for batch in world.partition.log.batches()
-            if not batch.is_control
-            for record in batch.records()
-        }
         world.groups.close()
-        rebuilt = GroupCoordinatorState(shard.state.config)
-        for raw_key, (offset, value) in sorted(latest.items(), key=lambda item: item[1][0]):
-            key = decode_key(raw_key)
-            assert isinstance(key, Key)
-            if value is not None:
-                rebuilt.apply(offset, -1, key, decode_value(key, bytes(value)))
-        assert current(rebuilt) == before, f"seed {seed}"
+        assert current(load_compacted(shard)) == before, f"seed {seed}"
 
 
 def current(state: GroupCoordinatorState) -> dict[str, dict[str, object]]:

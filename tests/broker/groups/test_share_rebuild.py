@@ -1,6 +1,5 @@
 """Random histories with share groups beside all others: the state can be loaded from the log, also if it is compacted."""
 
-import asyncio
 import os
 from contextlib import suppress
 from typing import Any
@@ -17,9 +16,7 @@ from protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
 )
 from protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from protocol.records.group_log import decode_key, decode_value
-from protocol.schema import Key
-from tests.broker.groups.test_rebuild import History
+from tests.broker.groups.test_rebuild import History, load_compacted, run_and_reload
 
 HISTORIES = int(os.environ.get("ODRADEK_HISTORIES", "1000")) // 2
 BATCH = 50
@@ -106,37 +103,24 @@ class ShareHistory(History):
         else:
             self.world.metadata.grow(name, 1 if topic is None else len(topic.partitions) + 2)
 
+    def check(self, seed: int) -> None:
+        """A member has only initialized partitions, and only topics to which it subscribes."""
+        groups = [group for group in self.groups.all_groups() if isinstance(group, ShareGroup)]
+        for group, member in ((each, member) for each in groups for member in each.members.values()):
+            for topic_id, partitions in member.assigned.items():
+                topic = group.partitions.initialized.get(topic_id)
+                if topic is not None:
+                    assert partitions <= topic.partitions, f"seed {seed}"
+                    assert topic.name in member.subscribed_topic_names, f"seed {seed}"
+        for shard in self.groups._runtime.all():
+            # A load forgets topics whose deletion could not be written.
+            self.groups.share_groups.loaded(shard)
+
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))
 async def test_a_rebuilt_memory_is_the_same(first: int):
     for seed in range(first, first + BATCH):
-        history = ShareHistory(seed)
-        history.run()
-        world = history.world
-        for group in world.all_groups():
-            if isinstance(group, ShareGroup):
-                check(group, seed)
-        for shard in world.groups._runtime.all():
-            # A load forgets topics whose deletion could not be written.
-            world.groups.share_groups.loaded(shard)
-        before = world.groups.memory()
-        world.groups.close()
-        assert world.clock.timers == [], f"seed {seed}: a timer was left behind"
-        world.restart()
-        assert world.groups.memory() == before, f"seed {seed}"
-        await asyncio.sleep(0)
-        assert all(future.done() for future in history.futures), f"seed {seed}: a request is still waiting"
-        world.groups.close()
-
-
-def check(group: ShareGroup, seed: int) -> None:
-    """A member has only initialized partitions, and only topics to which it subscribes."""
-    for member in group.members.values():
-        for topic_id, partitions in member.assigned.items():
-            topic = group.partitions.initialized.get(topic_id)
-            if topic is not None:
-                assert partitions <= topic.partitions, f"seed {seed}"
-                assert topic.name in member.subscribed_topic_names, f"seed {seed}"
+        await run_and_reload(ShareHistory(seed), seed)
 
 
 async def test_a_compacted_log_gives_the_same_groups():
@@ -148,20 +132,8 @@ async def test_a_compacted_log_gives_the_same_groups():
         shard = world.groups.shard_of("a")
         assert isinstance(shard, GroupShard)
         before = images(shard.state)
-        latest = {
-            bytes(record.key or b""): (record.offset, record.value)
-            for batch in shard.partition.log.batches()
-            if not batch.is_control
-            for record in batch.records()
-        }
         world.groups.close()
-        rebuilt = GroupCoordinatorState(shard.state.config)
-        for raw_key, (offset, value) in sorted(latest.items(), key=lambda item: item[1][0]):
-            key = decode_key(raw_key)
-            assert isinstance(key, Key)
-            if value is not None:
-                rebuilt.apply(offset, -1, key, decode_value(key, bytes(value)))
-        assert images(rebuilt) == before, f"seed {seed}"
+        assert images(load_compacted(shard)) == before, f"seed {seed}"
 
 
 def images(state: GroupCoordinatorState) -> dict[str, object]:
