@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final
 from uuid import UUID
 
@@ -65,6 +65,21 @@ class RecordState(IntEnum):
 
 TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 """States that never change: records that the start offset passes."""
+
+
+class Ending(Enum):
+    """How the acquisition of records ended, or what archived them. For views: no decision depends on it."""
+
+    GAP = "gap"
+    ACCEPTED = "accepted"
+    RELEASED = "released"
+    REJECTED = "rejected"
+    LOCK_EXPIRED = "lock expired"
+    SESSION_ENDED = "session ended"
+    COMPACTED = "compacted"
+    BELOW_LOG_START = "below log start"
+    ABORTED = "aborted"
+    """The records are of an aborted transaction, and the group reads committed records only."""
 
 
 class StateBatch(NamedTuple):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from broker.share.state import Ending
+
 from .partition import SharePartition
-from .values import Acknowledged, Acquired, Change, DeadLetters, Ending, Fetched, InFlight, Limits, Refused
+from .values import Acknowledged, Acquired, Change, DeadLetters, Fetched, InFlight, Limits, Refused
 
 __all__ = [
     "Acknowledged",

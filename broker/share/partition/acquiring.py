@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from operator import attrgetter, itemgetter
 from typing import Final
 
-from broker.share.state import RecordState
+from broker.share.state import Ending, RecordState
 
 from .in_flight import InFlightBatch, InFlightState
 from .locks import AcquisitionLock
 from .records import InFlightRecords
-from .values import Acquired, DeliverySettings, Ending, Fetched, Limits
+from .values import Acquired, DeliverySettings, Fetched, Limits
 
 _base_offset: Final = itemgetter(0)
 _last_offset: Final = attrgetter("last_offset")

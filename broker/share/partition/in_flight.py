@@ -6,11 +6,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush, heapreplace
 
-from broker.share.state import TERMINAL, RecordState
+from broker.share.state import TERMINAL, Ending, RecordState
 from protocol.slotted import slotted
 
 from .locks import AcquisitionLock
-from .values import Ending
 
 NO_MEMBER = ""
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from broker.share.state import TERMINAL, RecordState, StateBatch, StoredState
+from broker.share.state import TERMINAL, Ending, RecordState, StateBatch, StoredState
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 
@@ -21,7 +21,6 @@ from .values import (
     Change,
     DeadLetters,
     DeliverySettings,
-    Ending,
     Fetched,
     InFlight,
     Limits,

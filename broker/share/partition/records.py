@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.share.state import TERMINAL, RecordState, StateBatch
+from broker.share.state import TERMINAL, Ending, RecordState, StateBatch
 
 from .in_flight import InFlightBatch, InFlightBatches, InFlightState
 from .locks import AcquisitionLocks
-from .values import Ending
 
 
 class InFlightRecords:

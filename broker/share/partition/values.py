@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from broker.share.state import RecordState, StateBatch, StoredState
+from broker.share.state import Ending, RecordState, StateBatch, StoredState
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
@@ -102,21 +101,6 @@ class Change:
     """To be written to the dead-letter queue once the states are written. Then call `SharePartition.archive`."""
     transitions: list[InFlightState] = field(default_factory=list)
     """The states that were changed, one for each of ``batches``. Empty if the change has taken effect."""
-
-
-class Ending(Enum):
-    """How the acquisition of records ended, or what archived them. For views: no decision depends on it."""
-
-    GAP = "gap"
-    ACCEPTED = "accepted"
-    RELEASED = "released"
-    REJECTED = "rejected"
-    LOCK_EXPIRED = "lock expired"
-    SESSION_ENDED = "session ended"
-    COMPACTED = "compacted"
-    BELOW_LOG_START = "below log start"
-    ABORTED = "aborted"
-    """The records are of an aborted transaction, and the group reads committed records only."""
 
 
 class InFlight(NamedTuple):
