@@ -147,13 +147,20 @@ class Assertions(TopicOperations, ErrorsOfABroker):
         *,
         group: str | None = None,
         transactional_id: str | None = None,
+        offset: int | None = None,
     ) -> list[Explanation]:
         """Explain why readers of a topic or a partition stop, why a group lags, or what a transactional id waits for.
 
-        Without arguments, explain every problem in the cluster. ``print(*broker.explain("orders"), sep="\\n\\n")``
+        ``explain("orders", 0, group="workers", offset=17)`` explains the state of one record in a share group. Without
+        arguments, explain every problem in the cluster. ``print(*broker.explain("orders"), sep="\\n\\n")``
         """
         return explanations(
-            self._control_client(), topic, partition, group=group, transactional_id=transactional_id
+            self._control_client(),
+            topic,
+            partition,
+            group=group,
+            transactional_id=transactional_id,
+            offset=offset,
         )
 
     records_async = asynchronous(records)

@@ -32,12 +32,20 @@ def explanations(
     *,
     group: str | None = None,
     transactional_id: str | None = None,
+    offset: int | None = None,
 ) -> list[Explanation]:
     """Explain a topic's partitions, a group or a transactional id; without any of them, every problem in the cluster.
 
-    Raises ``NotFound`` for an unknown name.
+    With ``offset``: the record at this offset of the partition in the share group ``group``. Raises ``NotFound`` for an
+    unknown name.
     """
-    query = {"topic": topic, "partition": partition, "group": group, "transactional_id": transactional_id}
+    query = {
+        "topic": topic,
+        "partition": partition,
+        "group": group,
+        "transactional_id": transactional_id,
+        "offset": offset,
+    }
     found = client.get("/v1/explain", query)["explanations"]
     return [Explanation(each["subject"], each["cause"], tuple(each["lines"])) for each in found]
 

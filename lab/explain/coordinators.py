@@ -27,6 +27,7 @@ _OF_GROUPS: Final = (
     "SyncGroup",
     "Heartbeat",
     "ConsumerGroupHeartbeat",
+    "ShareGroupHeartbeat",
     "OffsetCommit",
     "OffsetFetch",
     "TxnOffsetCommit",

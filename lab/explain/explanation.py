@@ -56,6 +56,22 @@ class Cause(Enum):
     UNSTABLE_OFFSETS = "unstable-offsets"
     LAG = "lag"
 
+    # Causes of a share group, and of one of its records.
+    SHARE_GROUPS_DISABLED = "share-groups-disabled"
+    SHARE_PARTITION_NOT_INITIALIZED = "share-partition-not-initialized"
+    NO_ASSIGNMENT = "no-assignment"
+    RECORD_LOCKS_FULL = "record-locks-full"
+    """The share partition has as many records in flight as share.partition.max.record.locks permits."""
+    RECORD_LOCKED = "record-locked"
+    RECORD_IN_TRANSITION = "record-in-transition"
+    """The new state of a record is being written to the share coordinator."""
+    RECORD_AVAILABLE = "record-available"
+    RECORD_NOT_DELIVERED = "record-not-delivered"
+    RECORD_DONE = "record-done"
+    """The record is acknowledged or archived."""
+    DEAD_LETTER_LOST = "dead-letter-lost"
+    """A record was archived, and could not be written to the dead-letter queue."""
+
     # Causes of nodes, and of clients of any kind.
     NODE_AWAY = "node-away"
     THROTTLED = "throttled"

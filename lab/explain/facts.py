@@ -7,8 +7,13 @@ by the clock of the node in question, which may have been advanced. Partitions a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING
 
 from protocol.slotted import slotted
+
+if TYPE_CHECKING:
+    from broker.share.settings import ShareGroupSettings
 
 
 @slotted(frozen=True, kw_only=True)
@@ -278,6 +283,93 @@ class GroupOffsetFacts:
 
 
 @slotted(frozen=True, kw_only=True)
+class InFlightFacts:
+    """Adjacent records of a share partition with one state."""
+
+    first_offset: int
+    last_offset: int
+    state: str
+    """Available, Acquired, Acknowledged, Archiving or Archived."""
+    delivery_count: int
+    member_id: str = ""
+    """The member that has acquired the records; empty if none has."""
+    lock_ms: int | None = None
+    """Milliseconds until the acquisition lock runs out; None if the records are not locked."""
+    in_transition: bool = False
+    """Whether ``state`` is being written to the share coordinator."""
+    former_member_id: str = ""
+    """The member that was the last to acquire the records, if none has now; empty if that is not known."""
+    ending: str | None = None
+    """Why the records are not acquired any more (`broker.share.partition.Ending`); None if that is not known."""
+
+
+@slotted(frozen=True, kw_only=True)
+class DeadLetterFacts:
+    """An attempt to write records of a share partition to the dead-letter queue."""
+
+    first_offset: int
+    last_offset: int
+    written_to: str
+    """The partition that has the first of the records: ``dlq.g-0``; empty if none was written."""
+    written_offset: int
+    failure: str
+    """Why not all records were written; empty if they were."""
+
+
+@slotted(frozen=True, kw_only=True)
+class SharePartitionFacts:
+    """A partition of a share group, as its leader has it in memory."""
+
+    at: PartitionFacts
+    initialization: str | None = None
+    """``initialized``, ``initializing`` or ``not initialized``, as the group coordinator has it; None if not known."""
+    is_loaded: bool | None = None
+    """Whether the leader has the share partition in memory; None if that is not known."""
+    start_offset: int | None = None
+    """Start offset in the leader's memory, without it the stored one: -1 if nothing was acknowledged. None if not known."""
+    end_offset: int | None = None
+    """Offset of the last record in flight; the next one to deliver if nothing is in flight. None if it is not loaded."""
+    delivery_complete_count: int | None = None
+    """Number of records from the start offset on that are acknowledged or archived. None if it is not known."""
+    next_offset: int | None = None
+    """Offset at which the next ShareFetch reads. None, and the fields below empty, if it is not loaded."""
+    records: Mapping[str, int] = field(default_factory=dict)
+    """Number of records in flight by state."""
+    in_flight: tuple[InFlightFacts, ...] = ()
+    """Records in flight by offset, the first ones if there are many."""
+    dead_letters: tuple[DeadLetterFacts, ...] = ()
+    """The newest attempts at the dead-letter queue, the oldest first."""
+    coordinator: PartitionFacts | None = None
+    """Facts of the partition of ``__share_group_state`` from the metadata; None if there is none, or if it is not known."""
+
+    @property
+    def in_flight_count(self) -> int | None:
+        """Number of offsets from the start offset to the end offset, which share.partition.max.record.locks limits."""
+        if self.start_offset is None or self.end_offset is None:
+            return None
+        return self.end_offset - self.start_offset + 1 if self.records else 0
+
+    @property
+    def lag(self) -> int | None:
+        """Number of records that are neither acknowledged nor archived, as Kafka computes it; None if it is not known."""
+        start, end, count = self.start_offset, self.at.high_watermark, self.delivery_complete_count
+        return None if start is None or start < 0 or end is None or count is None else end - start - count
+
+
+@slotted(frozen=True, kw_only=True)
+class ShareFacts:
+    """The part of a share group that other groups do not have."""
+
+    is_enabled: bool = True
+    """Whether ``share.version`` is 1 or higher."""
+    settings: ShareGroupSettings | None = None
+    """None if they are not known."""
+    partitions: tuple[SharePartitionFacts, ...] = ()
+    left_out: int = 0
+    """Number of further partitions of the group."""
+
+
+@slotted(frozen=True, kw_only=True)
 class GroupFacts:
     """One group, as its coordinator sees it."""
 
@@ -296,6 +388,8 @@ class GroupFacts:
     """How long the group has been in this state; None if the duration is not known."""
     members: tuple[MemberFacts, ...] = ()
     offsets: tuple[GroupOffsetFacts, ...] = ()
+    share: ShareFacts | None = None
+    """None if it is no share group, or if its partitions were not read."""
     home: PartitionFacts | None = None
     """Facts of ``offsets_partition`` from the metadata (leader, ISR); None if the metadata was not read."""
     near: str | None = None

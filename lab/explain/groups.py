@@ -23,6 +23,7 @@ FETCHES_UNKNOWN: Final = (
 PARTITIONS_MAX: Final = 20
 """Largest number of partitions whose lag is shown."""
 _RANK: Final = (
+    Cause.SHARE_GROUPS_DISABLED,
     Cause.COORDINATOR_NOT_AVAILABLE,
     Cause.COORDINATOR_LOADING,
     Cause.GROUP_REBALANCING,
@@ -32,6 +33,8 @@ _RANK: Final = (
     Cause.OFFLINE,
     Cause.LEADER_AWAY,
     Cause.GROUP_EMPTY,
+    Cause.SHARE_PARTITION_NOT_INITIALIZED,
+    Cause.NO_ASSIGNMENT,
     Cause.MARKER_HELD,
     Cause.MARKER_LEADER_AWAY,
     Cause.HANGING_TRANSACTION,
@@ -40,11 +43,15 @@ _RANK: Final = (
     Cause.OPEN_TRANSACTION,
     Cause.UNSTABLE_OFFSETS,
     Cause.MEMBER_STOPPED_POLLING,
+    Cause.RECORD_LOCKS_FULL,
     Cause.REFUSED_REQUEST,
     Cause.THROTTLED,
     Cause.UNKNOWN_GROUP,
     Cause.UNKNOWN,
+    Cause.RECORD_IN_TRANSITION,
+    Cause.RECORD_LOCKED,
     Cause.LAG,
+    Cause.DEAD_LETTER_LOST,
 )
 """Causes that stop a group, the worst first. Causes of partitions that stop no reader are not among them."""
 
@@ -60,15 +67,27 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
         held = [held_trouble(each, around) for each in around.held if each.group == at.group]
         found = [*held, *_of_clients(at, around), Trouble(Cause.UNKNOWN_GROUP, (first,))]
     else:
-        found = [*_of_group(at, around), *_of_partitions(at, around), *_of_clients(at, around)]
-    found = [each for each in found if each.cause in _RANK]
-    # The sort is stable: of two problems of the same rank the first stays first.
-    found.sort(key=lambda each: _RANK.index(each.cause))
-    found = _with_reached(at, found)
+        found = troubles_of_group(at, around)
+    found = _with_reached(at, _ranked(found))
     details = [] if of_coordinator is not None else [*_state(at), *_lags(at)]
     if found and at.members and around.trace_runs is False:
         details.append(FETCHES_UNKNOWN)
     return explained(subject, found, _otherwise(at, around), details, around)
+
+
+def troubles_of_group(at: GroupFacts, around: ClusterContext) -> list[Trouble]:
+    """The problems of a group whose coordinator responds, the worst first."""
+    of_partitions = _of_partitions(at, around)
+    if at.share is not None:
+        from lab.explain.shares import share_troubles  # imported with the first share group
+
+        of_partitions = share_troubles(at, at.share, around)
+    return _ranked([*_of_group(at, around), *of_partitions, *_of_clients(at, around)])
+
+
+def _ranked(found: list[Trouble]) -> list[Trouble]:
+    # The sort is stable: of two problems of the same rank the first stays first.
+    return sorted((each for each in found if each.cause in _RANK), key=lambda each: _RANK.index(each.cause))
 
 
 def _with_reached(at: GroupFacts, found: list[Trouble]) -> list[Trouble]:
@@ -94,13 +113,15 @@ def _of_group(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
     yield from (held_trouble(each, around) for each in around.held if _is_fetch(at, each))
     if not at.members and waiting is None:
         first = f"Group {at.group} is empty: it has no members, so its offsets do not change."
+        if at.share is not None:
+            first = f"Group {at.group} is empty: it has no members."
         yield Trouble(Cause.GROUP_EMPTY, (first,))
     yield from stopped_polling(at)
 
 
 def _is_fetch(at: GroupFacts, each: HeldByRule) -> bool:
     """Whether the held request ``each`` is a Fetch of a group member for partitions assigned to the member."""
-    return each.at == "Fetch" and any(
+    return each.at in ("Fetch", "ShareFetch") and any(
         member.client_id == each.client_id and not set(member.assigned).isdisjoint(each.partitions)
         for member in at.members
     )
@@ -191,6 +212,10 @@ def _state(at: GroupFacts) -> Iterator[str]:
 
 def _lags(at: GroupFacts) -> Iterator[str]:
     """A line for each partition with a lag, and one for all others."""
+    if at.share is not None:
+        from lab.explain.shares import share_lines
+
+        yield from share_lines(at.share)
     even = []
     for each in at.offsets[:PARTITIONS_MAX]:
         lag = _lag(each)
@@ -219,6 +244,10 @@ def _content(each: GroupOffsetFacts) -> str:
 
 
 def _otherwise(at: GroupFacts, around: ClusterContext) -> Trouble:
+    if at.share is not None:
+        from lab.explain.shares import share_otherwise
+
+        return share_otherwise(at, at.share, around)
     unread = [each.at.name for each in at.offsets if _is_unread(each)]
     if unread:
         first = f"How far group {at.group} is behind in {listed(unread)} is not known: the leader could not be asked."

@@ -81,6 +81,9 @@ def _ends(at: MemberFacts) -> str:
 def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
     """The problem of each member without heartbeats, and of each member that has records to read and sends no Fetch."""
     behind = {each.at.name for each in at.offsets if _is_behind(each)}
+    if at.share is not None:
+        behind |= {each.at.name for each in at.share.partitions if each.lag}
+    fetch = "Fetch" if at.share is None else "ShareFetch"
     late = late_members(at)  # part of the rebalance's problem
     for each in [member for member in at.members if member not in late]:
         who = capital(member_text(each))
@@ -92,7 +95,7 @@ def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
             )
         elif each.fetch_ms is not None and each.fetch_ms > SILENT_MS and behind.intersection(each.assigned):
             names = sorted(behind.intersection(each.assigned))
-            first = f"{who} has sent no Fetch for {duration_text(each.fetch_ms)}, though it is behind in {listed(names)}"
+            first = f"{who} has sent no {fetch} for {duration_text(each.fetch_ms)}, though it is behind in {listed(names)}"
             alive = (
                 f", and its heartbeats go on, the last {duration_text(each.heartbeat_ms)} ago"
                 if each.heartbeat_ms is not None

@@ -118,6 +118,47 @@ class GroupOffset(Form):
     """Whether an open transaction will commit another offset."""
 
 
+class RecordRange(Form):
+    """Adjacent records in flight of a share partition with the same state."""
+
+    first_offset: int
+    last_offset: int
+    state: str
+    """Available, Acquired, Acknowledged, Archiving or Archived"""
+    delivery_count: int
+    member_id: str | None
+    """The member that has acquired the records; null if none has."""
+    lock_ms: int | None
+    """Milliseconds until the acquisition lock runs out; null if the records are not locked."""
+    in_transition: bool
+    """Whether the state is being written to the share coordinator."""
+    former_member_id: str | None
+    """The member that was the last to acquire the records, if none has now; null if that is not known."""
+    ending: str | None
+    """Why the records are not acquired any more: released, rejected, lock expired, session ended, …; null if not known."""
+
+
+class SharePartitionSummary(Form):
+    """One partition of a share group."""
+
+    topic: str
+    partition: int
+    is_loaded: bool = False
+    """Whether the leader has the share partition in memory: since the first ShareFetch. Locks are only there."""
+    start_offset: int | None = None
+    """Null if no record was acknowledged yet."""
+    end_offset: int | None = None
+    """Offset of the last record in flight; the next one to deliver if nothing is in flight; null if it is not loaded."""
+    delivery_complete_count: int | None = None
+    """Number of records from ``start_offset`` on that are acknowledged or archived."""
+    lag: int | None = None
+    """Number of records that are neither acknowledged nor archived, up to the high watermark."""
+    records: dict[str, int] = {}
+    """Number of records in flight by state."""
+    in_flight: list[RecordRange] = []
+    """The first ranges in flight."""
+
+
 class GroupSummary(Form):
     group: str
     type: str
@@ -127,6 +168,8 @@ class GroupSummary(Form):
     coordinator: int
     lag: int
     offsets: list[GroupOffset]
+    shares: list[SharePartitionSummary] = []
+    """The partitions of a share group, which has no committed offsets."""
 
 
 class GroupsSummary(Form):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from broker.cluster import Cluster
 from broker.groups.offsets import GroupOffsets
 from broker.node import Node
-from lab.views.forms import GroupOffset, GroupsSummary, GroupSummary
+from lab.views.forms import GroupOffset, GroupsSummary, GroupSummary, SharePartitionSummary
 from lab.views.led import led
 from lab.views.ports import GROUPS_MAX, OFFSETS_OF_GROUP_MAX
 from lab.views.turns import in_turns
@@ -47,14 +47,20 @@ def summary(cluster: Cluster, group: Group, offsets: GroupOffsets, node: Node) -
     """A summary of one group, with its offsets in the order of topics and partitions."""
     spots = sorted(offsets.all_spots(group.group_id))
     shown = [_offset(cluster, group.group_id, offsets, *spot) for spot in islice(spots, OFFSETS_OF_GROUP_MAX)]
+    shares: list[SharePartitionSummary] = []
+    if group.type == "share":
+        from lab.views.shares import share_partitions  # imported with the first share group
+
+        shares = share_partitions(cluster, group)
     return GroupSummary(
         group=group.group_id,
         type=group.type,
         state=group.state.value,
         members=len(group.members),
         coordinator=node.node_id,
-        lag=sum(each.lag or 0 for each in shown),
+        lag=sum(each.lag or 0 for each in shown) + sum(each.lag or 0 for each in shares),
         offsets=shown,
+        shares=shares,
     )
 
 

@@ -23,6 +23,8 @@ PARTITIONS_OF_ONE_MAX = 100
 OPEN_OF_PARTITION_MAX = 50
 GROUPS_MAX = 50
 OFFSETS_OF_GROUP_MAX = 200
+RANGES_MAX = 100
+"""Largest number of ranges in flight that are shown of one partition of a share group."""
 BATCHES_MAX = 500
 """Largest number of batches in one `BatchesPiece`. If there are more, the newest are shown."""
 HELD_BATCHES_MAX = 20
@@ -43,7 +45,7 @@ class BatchPosition:
 
 
 class UnknownName(LookupError):
-    """There is no such topic or partition. The message says so, with the most similar name."""
+    """There is no such topic, partition or share group. The message says so, with the most similar name."""
 
 
 class Explaining(Protocol):
@@ -54,6 +56,10 @@ class Explaining(Protocol):
         ...
 
     async def group(self, group_id: str) -> list[Explanation]: ...
+
+    async def record(self, group_id: str, topic: str, index: int, offset: int) -> list[Explanation]:
+        """The state of one record in a share group. Raises ``UnknownName`` without such a partition or share group."""
+        ...
 
     async def transactional_id(self, transactional_id: str) -> list[Explanation]: ...
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from confluent_kafka import Consumer
 
 import odradek as package
 from protocol.errors import ErrorCode
+from tests.lab.explain.staged_groups import ACCEPT, RELEASE, ShareMember
 from tests.support.clients import PATIENCE, eventually
 from tests.tools.conftest import Run, invoke
 from tools.client.cluster import Cluster
@@ -41,6 +44,41 @@ def test_the_lag_of_a_group_without_members(run: Run, refused: Callable[..., tup
     assert refused("group", "delete", "g1-readers") == (1, "Error: group g1-readers: GROUP_ID_NOT_FOUND\n")
     assert refused("group", "lag", "g1-readers")[0] == 1
     assert refused("group", "describe", "g1-readers") == (1, "Error: there is no group g1-readers\n")
+
+
+def test_a_share_group_is_shown_with_its_records_in_flight(cluster_of_two: package.Broker, run: Run) -> None:
+    run("topic", "create", "g3:1")
+    run("produce", "g3", *"abcd")
+
+    class Names:
+        topic, group = "g3", "g3-workers"
+
+        def connect(self) -> Cluster:
+            return connections.enter_context(Cluster(cluster_of_two.bootstrap_servers))
+
+    with ExitStack() as connections:
+        member = ShareMember(Names(), "m1")
+        member.configure()
+        member.join()
+        assert member.fetch(3) == [(0, 2, 1)]
+        member.acknowledge(0, 0, ACCEPT)
+        member.acknowledge(1, 1, RELEASE)
+        member.acknowledge(2, 2, ACCEPT)
+        assert "g3-workers" in run("group", "list")
+        by_protocol = json.loads(run("group", "describe", "g3-workers", "--json"))
+        assert (by_protocol["state"], by_protocol["members"][0]["partitions"]) == ("Stable", ["g3-0"])
+        known = {"topic": "g3", "partition": 0, "start_offset": 1, "lag": 2}
+        assert by_protocol["partitions"] == [known]
+        assert json.loads(run("group", "lag", "g3-workers", "--json")) == [known]
+        control = {"ODRADEK_CONTROL": cluster_of_two.control_url}
+        (found,) = json.loads(run("group", "lag", "g3-workers", "--json", **control))
+        assert (found["start_offset"], found["end_offset"], found["delivery_complete_count"]) == (1, 3, 1)
+        assert found["lag"] == 2
+        assert found["records"] == {"Available": 2, "Acknowledged": 1}
+        table = run("group", "describe", "g3-workers", **control)
+        assert re.search(r"g3-0 +1 +2 +2 +0 +1 +0 +0", table)
+        assert re.search(r"g3-0 @1 +Available +- +- +1 +released by m1", table)
+        assert re.search(r"g3-0 @3 +Available +- +- +0 +-", table)
 
 
 def test_members_are_shown_with_their_partitions(cluster_of_two: package.Broker, run: Run) -> None:

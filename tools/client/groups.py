@@ -36,6 +36,7 @@ from protocol.records.consumer_protocol import Assignment
 from protocol.schema import MalformedRecord
 from tools.client.cluster import GROUP, Cluster
 from tools.client.errors import ToolError, check
+from tools.client.shares import ShareOffset, share_group, share_offsets
 
 # The last versions that contain topic names.
 _OFFSET_FETCH: Final = 9
@@ -77,6 +78,10 @@ class Group:
     state: str
     assignor: str
     members: tuple[Member, ...] = ()
+    epoch: int | None = None
+    """Epoch of a share group; None for groups of other types."""
+    shares: Mapping[tuple[str, int], ShareOffset] | None = None
+    """Start offsets of the partitions of a share group; None for groups of other types."""
 
     @property
     def owners(self) -> dict[tuple[str, int], Member]:
@@ -117,30 +122,37 @@ def describe_group(cluster: Cluster, group: str) -> Group:
         return Group(group, "Dead", "")
     kind = listed.group_type.lower()
     if kind == "consumer":
-        return _of_consumers(consumer_group(cluster, group))
+        found = consumer_group(cluster, group)
+        return Group(group, found.group_state, found.assignor_name, _modern_members(found.members))
+    if kind == "share":
+        shared = cluster.retrying(lambda: share_group(cluster, group, cluster.coordinator(GROUP, group)))
+        shares = cluster.retrying(lambda: share_offsets(cluster, group, cluster.coordinator(GROUP, group)))
+        members = _modern_members(shared.members)
+        return Group(group, shared.group_state, shared.assignor_name, members, shared.group_epoch, shares)
     if kind not in ("", "classic"):
         raise ToolError(
-            f"group {group} is of the type {kind}; only classic and consumer groups are supported"
+            f"group {group} is of the type {kind}; only classic, consumer and share groups are supported"
         )
     return _of_classic(classic_group(cluster, group))
 
 
-def _of_consumers(found: ConsumerGroup) -> Group:
-    members = tuple(
+def _modern_members(members: Iterable[Any]) -> tuple[Member, ...]:
+    """The members of a consumer group or a share group."""
+    return tuple(
         Member(
             each.member_id,
-            each.instance_id,
+            getattr(each, "instance_id", None),
             each.client_id,
             each.client_host,
-            tuple(
-                (part.topic_name, index)
-                for part in each.assignment.topic_partitions
-                for index in part.partitions
-            ),
+            tuple(assigned_names(each.assignment)),
         )
-        for each in found.members
+        for each in members
     )
-    return Group(found.group_id, found.group_state, found.assignor_name, members)
+
+
+def assigned_names(assignment: Any) -> list[tuple[str, int]]:
+    """The partitions in the assignment of a member of a consumer group or a share group."""
+    return [(part.topic_name, index) for part in assignment.topic_partitions for index in part.partitions]
 
 
 def _of_classic(found: ClassicGroup) -> Group:

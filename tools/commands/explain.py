@@ -24,10 +24,18 @@ from tools.explain.explaining import Explaining
     metavar="ID",
     help="Explain the state of this transactional id.",
 )
+@click.option(
+    "-o", "--offset", type=click.IntRange(0), help="Explain this record of the partition in the share group."
+)
 @as_json
 @on_a_cluster
 def explain(
-    cluster: Cluster, where: str | None, group: str | None, transactional_id: str | None, as_json: bool
+    cluster: Cluster,
+    where: str | None,
+    group: str | None,
+    transactional_id: str | None,
+    offset: int | None,
+    as_json: bool,
 ) -> None:
     """Explain where readers of a partition stop, why a group lags, what a transactional id waits for.
 
@@ -40,7 +48,13 @@ def explain(
     odradek explain orders/0
     odradek explain --group readers
     odradek explain --id etl-1
+    odradek explain orders/0 --group workers --offset 17
     """
+    if offset is not None:
+        if where is None or group is None or transactional_id is not None:
+            raise click.UsageError("--offset needs a TOPIC/PARTITION and a --group")
+        _say_all(Explaining(cluster).record(group, *partition_name(where), offset), None, as_json)
+        return
     if sum(each is not None for each in (where, group, transactional_id)) > 1:
         raise click.UsageError("give a TOPIC or TOPIC/PARTITION, a --group or an --id, or none of them")
     explaining = Explaining(cluster)
@@ -52,6 +66,10 @@ def explain(
         found = explaining.transactional_id(transactional_id)
     else:
         found = explaining.everything()
+    _say_all(found, where, as_json)
+
+
+def _say_all(found: Sequence[Explanation], where: str | None, as_json: bool) -> None:
     if as_json:
         say_json(
             [{"subject": each.subject, "cause": each.cause.value, "lines": each.lines} for each in found]

@@ -1,4 +1,4 @@
-"""`odradek group`: manage consumer groups."""
+"""`odradek group`: manage consumer groups and share groups."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ from tools.commands.common import (
     say_table,
 )
 from tools.commands.consume import checked_offset, wanted_partitions
+from tools.commands.shares import say_shares, share_partitions
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def group() -> None:
-    """List, describe and delete consumer groups; show their lag, reset their offsets, rebalance them."""
+    """List, describe and delete consumer and share groups; show their lag, reset their offsets, rebalance them."""
 
 
 @group.command("list")
@@ -66,7 +67,11 @@ def list_(cluster: Cluster, as_json: bool) -> None:
 @as_json
 @on_a_cluster
 def describe(cluster: Cluster, name: str, as_json: bool) -> None:
-    """Show the members of a group, and the partitions assigned to each."""
+    """Show the members of a group, and the partitions assigned to each.
+
+    Of a share group also the start offset and the lag of its partitions. If ODRADEK_CONTROL is set to the control port of
+    the broker: also the records in flight, with the members that hold them.
+    """
     found = describe_group(cluster, name)
     if found.state == "Dead":
         raise no_such("group", name)
@@ -74,8 +79,11 @@ def describe(cluster: Cluster, name: str, as_json: bool) -> None:
         {**asdict(each), "partitions": [f"{topic}-{index}" for topic, index in each.partitions]}
         for each in found.members
     ]
+    shares = None if found.shares is None else share_partitions(cluster, name, found.shares)
     if as_json:
-        say_json({"group": name, "state": found.state, "assignor": found.assignor, "members": members})
+        of_share = {} if shares is None else {"epoch": found.epoch, "partitions": shares}
+        described = {"group": name, "state": found.state, "assignor": found.assignor, **of_share}
+        say_json({**described, "members": members})
         return
     say(f"{name}: {found.state}" + (f", assignor {found.assignor}" if found.assignor else ""))
     rows = [
@@ -90,6 +98,8 @@ def describe(cluster: Cluster, name: str, as_json: bool) -> None:
     ]
     if rows:
         say_table(("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"), rows)
+    if shares:
+        say_shares(shares)
 
 
 @group.command()
@@ -100,8 +110,14 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
     """Show the lag of a group: committed, last stable and end offset of each partition.
 
     LAG counts up to the last stable offset, where read_committed consumers stop; OPEN are the offsets above it. COMMITTED is
-    (pending) if an open transaction has a pending offset: consumers that start there wait for its end.
+    (pending) if an open transaction has a pending offset: consumers that start there wait for its end. Of a share group: the
+    start offset of each partition, and the number of records that are neither acknowledged nor archived.
     """
+    described = describe_group(cluster, name)
+    if described.shares is not None:
+        shares = share_partitions(cluster, name, described.shares)
+        say_json(shares) if as_json else say_shares(shares)
+        return
     found = lag_of(cluster, name)
     if not found:
         raise no_such("group", name, f"group {name} has no committed offsets")

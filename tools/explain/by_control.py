@@ -38,7 +38,8 @@ class Control:
         try:
             found = self._client.get("/v1/explain", query, CONTROL_S)["explanations"]
         except OdradekError as error:
-            if "topic" in query and str(error).startswith(("there is no topic", f"{query['topic']} has no")):
+            unknown = "there is no topic", "there is no share group", f"{query.get('topic')} has no"
+            if "topic" in query and str(error).startswith(unknown):
                 raise ToolError(str(error)) from None
             return None
         return [Explanation(each["subject"], _cause(each["cause"]), tuple(each["lines"])) for each in found]

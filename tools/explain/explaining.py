@@ -54,6 +54,17 @@ class Explaining:
             lambda facts, around: [explain_group(facts, around)],
         )
 
+    def record(self, group: str, topic: str, index: int, offset: int) -> list[Explanation]:
+        """Explain one record of a share group. The leader tells its state to no client, so the control port is needed."""
+        query = {"topic": topic, "partition": index, "group": group, "offset": offset}
+        told = self._by_control_port(query)
+        if told is None:
+            raise ToolError(
+                "only the control port of an Odradek broker knows the state of a record in a share group: set "
+                "ODRADEK_CONTROL"
+            )
+        return told
+
     def transactional_id(self, transactional_id: str) -> list[Explanation]:
         told = self._by_control_port({"transactional_id": transactional_id})
         if told is not None:

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from lab.explain.facts import GroupFacts, GroupOffsetFacts, MemberFacts, PartitionFacts
+from lab.explain.facts import (
+    GroupFacts,
+    GroupOffsetFacts,
+    MemberFacts,
+    PartitionFacts,
+    ShareFacts,
+    SharePartitionFacts,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -21,8 +28,9 @@ from protocol.messages.offset_fetch import (
 from tools.client.cluster import GROUP, Cluster
 from tools.client.errors import ToolError, error_name
 from tools.client.fetching import Reader
-from tools.client.groups import assigned
+from tools.client.groups import assigned, assigned_names
 from tools.client.offsets import READ_UNCOMMITTED
+from tools.client.shares import UNKNOWN, ShareOffset, share_group, share_offsets
 from tools.control import Ages
 from tools.explain.asking import Asking
 from tools.explain.coordinating import find_coordinator
@@ -49,6 +57,8 @@ class _Described:
     offsets: Mapping[Where, int | None] | None = None
     """Committed offsets. An offset is None if nothing is committed, or if a transaction's pending offset is the only one."""
     unstable: frozenset[Where] = frozenset()
+    shares: Mapping[Where, ShareOffset] | None = None
+    """Start offsets of the partitions of a share group; None for groups of other types."""
 
 
 def group_facts(asking: Asking, group: str, ages: Ages) -> GroupFacts:
@@ -75,7 +85,7 @@ def _group_facts(asking: Asking, group: str, ages: Ages) -> GroupFacts:
         described = asking.one("DescribeGroups", at.node, partial(_describe, asking.cluster, group))
     if described is None:
         described = _Described(at.error)
-    offsets = described.offsets or {}
+    offsets = (described.offsets if described.shares is None else described.shares) or {}
     places = look(asking, offsets.keys(), ages, tails=False) if offsets else {}
     return GroupFacts(
         group=group,
@@ -86,8 +96,22 @@ def _group_facts(asking: Asking, group: str, ages: Ages) -> GroupFacts:
         state=described.state,
         members=described.members,
         offsets=_offsets(asking, described, places),
+        share=None if described.shares is None else _share(described.shares, places),
         home=at.at,
     )
+
+
+def _share(shares: Mapping[Where, ShareOffset], places: Mapping[Where, PartitionFacts]) -> ShareFacts:
+    """The facts of a share group that clients get: which records are in flight only the leaders know."""
+    found = []
+    for where, (start, lag) in sorted(shares.items()):
+        at = places.get(where)
+        if at is not None:
+            end = at.high_watermark
+            is_known = end is not None and start >= 0 and lag != UNKNOWN
+            count = (end or 0) - start - lag if is_known else None
+            found.append(SharePartitionFacts(at=at, start_offset=start, delivery_complete_count=count))
+    return ShareFacts(partitions=tuple(found))
 
 
 # -- the coordinator --------------------------------------------------------------------------------------------
@@ -100,7 +124,9 @@ def _describe(cluster: Cluster, group: str, node: int) -> _Described:
     if described.error is not None:
         return described
     if described.state == "Dead":
-        described = _consumer(cluster, group, node) or described
+        described = _consumer(cluster, group, node) or _shared(cluster, group, node) or described
+    if described.shares is not None:
+        return described
     offsets = _fetch_offsets(cluster, group, node, None, is_stable=False)
     # A pending offset of a partition without a committed one is returned only if it is requested by name.
     named = {_where(name) for member in described.members for name in member.assigned} | offsets.keys()
@@ -150,18 +176,21 @@ def _consumer(cluster: Cluster, group: str, node: int) -> _Described | None:
     if found.error_code:
         return _Described(error_name(found.error_code))
     members = (
-        _member(
-            each,
-            (
-                (part.topic_name, index)
-                for part in each.assignment.topic_partitions
-                for index in part.partitions
-            ),
-            has_joined=each.member_epoch == found.group_epoch,
-        )
+        _member(each, assigned_names(each.assignment), has_joined=each.member_epoch == found.group_epoch)
         for each in found.members
     )
     return _Described(type="consumer", state=found.group_state, members=tuple(members))
+
+
+def _shared(cluster: Cluster, group: str, node: int) -> _Described | None:
+    """A share group (KIP-932); None if the node has no such group, or does not support the API."""
+    try:
+        found = share_group(cluster, group, node)
+        shares = share_offsets(cluster, group, node)
+    except ToolError:
+        return None
+    members = (_member(each, assigned_names(each.assignment)) for each in found.members)
+    return _Described(type="share", state=found.group_state, members=tuple(members), shares=shares)
 
 
 def _where(name: str) -> Where:

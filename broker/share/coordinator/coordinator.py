@@ -204,6 +204,12 @@ class ShareCoordinator(MetadataListener):
         """The share partitions that this node coordinates, with their state."""
         return [item for shard in self._runtime.open() for item in shard.state.offsets.items()]
 
+    def stored(self, key: SharePartitionKey) -> StoredState | None:
+        """The state of a share partition; None if there is none, or if its shard is not loaded."""
+        shard = dict(self._runtime.items()).get(self.partition_for(key.coordinator_key))
+        found = None if shard is None or shard.is_loading else shard.state.offsets.get(key)
+        return None if found is None else found.stored
+
     def memory(self) -> Mapping[int, dict[str, object]]:
         """Return the whole state by partition of the topic. A rebuild from the logs gives an equal value."""
         return {index: vars(shard.state) for index, shard in self._runtime.items() if not shard.is_loading}

@@ -33,6 +33,17 @@ class WantedExplanation(Given):
     topic: TopicName | None = None
     partition: Index | None = None
     group: Annotated[str, Meta(max_length=ID_CHARACTERS_MAX, description="The id of a group.")] | None = None
+    offset: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=2**63 - 1,
+                description="With topic, partition and group: explain the record at this offset in the share group.",
+            ),
+        ]
+        | None
+    ) = None
     transactional_id: (
         Annotated[
             str,
@@ -59,10 +70,17 @@ _EXAMPLE: Final[dict[str, Any]] = {
 async def explain(control: Looking, params: WantedExplanation) -> ExplanationsView:
     """Explain why readers of a topic or a partition stop, why a group lags, or what a transactional id waits for.
 
-    Without parameters: everything that is wrong in the cluster, within bounds. All facts are read at the same time.
+    With an offset: the state of one record in a share group. Without parameters: everything that is wrong in the cluster,
+    within bounds. All facts are read at the same time.
     """
     asked = [each for each in (params.topic, params.group, params.transactional_id) if each is not None]
-    if len(asked) > 1:
+    if params.offset is not None and (
+        params.topic is None or params.partition is None or params.group is None or len(asked) > 2
+    ):
+        raise HttpError(
+            400, "the parameter offset needs the parameters topic, partition and group, and no other"
+        )
+    if len(asked) > 1 and params.offset is None:
         raise HttpError(400, "give only one of topic, group and transactional_id")
     if params.partition is not None and params.topic is None:
         raise HttpError(400, "the parameter partition needs the parameter topic")
@@ -76,6 +94,11 @@ async def explain(control: Looking, params: WantedExplanation) -> ExplanationsVi
 
 
 async def _explained(explaining: Explaining, params: WantedExplanation) -> list[Explanation]:
+    if params.offset is not None:
+        assert params.topic is not None
+        assert params.partition is not None
+        assert params.group is not None
+        return await explaining.record(params.group, params.topic, params.partition, params.offset)
     if params.topic is not None:
         return await explaining.partitions(params.topic, params.partition)
     if params.group is not None:

@@ -98,7 +98,9 @@ _EXAMPLE: Final[dict[str, Any]] = {
 
 @operation("GET", "/v1/groups/{group}", answer_example=_EXAMPLE, may_wait=True)
 async def show_group(control: Control, params: OneGroup) -> GroupView:
-    """Show a group: its members with their clients and assigned partitions, committed offsets and lag."""
+    """Show a group: its members with their clients and assigned partitions, committed offsets and lag; of a share group its
+    records in flight.
+    """
     from lab.control import node_requests  # rarely used
 
     found = _find(control, params.group)

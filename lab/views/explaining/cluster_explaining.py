@@ -17,7 +17,7 @@ from broker.cluster import Cluster
 from broker.logging.printable import printable
 from lab.explain.cluster import explain_cluster
 from lab.explain.explanation import Explanation
-from lab.explain.facts import ClusterContext, PartitionFacts
+from lab.explain.facts import ClusterContext, GroupFacts, InFlightFacts, PartitionFacts
 from lab.explain.groups import explain_group
 from lab.explain.ids import explain_id
 from lab.explain.partitions import explain_partition
@@ -72,6 +72,29 @@ class ClusterExplaining:
         if facts.is_unknown:
             facts = replace(facts, near=await self._near(group_id, groups_of.names(cluster)))
         return [explain_group(await groups_of.with_content(cluster, facts), around)]
+
+    async def record(self, group_id: str, topic: str, index: int, offset: int) -> list[Explanation]:
+        from lab.explain.share_records import explain_record  # rarely used
+        from lab.views.explaining.shares import record_facts
+
+        cluster, fetched = self._cluster, groups_of.last_fetches(self._trace)
+        self._places(topic, index)
+
+        def take(owners: Owners) -> tuple[GroupFacts, InFlightFacts | None]:
+            facts = groups_of.group_facts(cluster, owners, fetched, group_id, (topic, index))
+            return facts, record_facts(cluster, group_id, topic, index, offset)
+
+        (facts, record), around = await self._look(lambda: open_producers(cluster, [(topic, index)]), take)
+        if facts.coordinator is None or facts.coordinator_error is not None:
+            return [explain_group(facts, around)]
+        if facts.is_unknown:
+            near = await self._near(group_id, groups_of.names(cluster))
+            raise UnknownName(
+                f"there is no share group {group_id}" + (f"; did you mean {near}?" if near else "")
+            )
+        if facts.share is None:
+            raise UnknownName(f"there is no share group {group_id}: it is a {facts.type} group")
+        return [explain_record(facts, offset, record, around)]
 
     async def transactional_id(self, transactional_id: str) -> list[Explanation]:
         cluster = self._cluster

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain
@@ -91,6 +92,8 @@ def _spots(cluster: Cluster, shard: GroupShard, group_id: str) -> list[Place]:
     if group is not None:
         for member in _members(cluster, shard, group, {}):
             found.update(map(_place, member.assigned))
+        if group.type == "share":
+            found.update(_shares().places(cluster, group))
     return sorted(found)
 
 
@@ -108,8 +111,24 @@ def pending_producers(cluster: Cluster, group_id: str) -> frozenset[int]:
     return frozenset().union(*(offsets.pending_of(group_id, spot) for spot in offsets.all_spots(group_id)))
 
 
-def group_facts(cluster: Cluster, owners: Owners | None, fetched: LastFetches, group_id: str) -> GroupFacts:
-    """The facts of a group in this turn of the event loop. If ``owners`` is None, the group's offsets are left out."""
+def _shares() -> ModuleType:
+    """The part for share groups, imported with the first of them."""
+    from lab.views.explaining import shares
+
+    return shares
+
+
+def group_facts(
+    cluster: Cluster,
+    owners: Owners | None,
+    fetched: LastFetches,
+    group_id: str,
+    share_partition: Place | None = None,
+) -> GroupFacts:
+    """The facts of a group in this turn of the event loop. If ``owners`` is None, the group's offsets are left out.
+
+    With ``share_partition``, of a share group only this partition is read.
+    """
     index, _, leader = home_of(cluster, group_id)
     shard = shard_of(cluster, group_id)
     facts = GroupFacts(
@@ -130,7 +149,12 @@ def group_facts(cluster: Cluster, owners: Owners | None, fetched: LastFetches, g
         state=group.state.value,
         state_ms=_state_ms(group, shard.clock),
         members=tuple(_members(cluster, shard, group, fetched)),
-        offsets=() if owners is None else tuple(_offsets(cluster, owners, shard, group_id)),
+        offsets=()
+        if owners is None or group.type == "share"
+        else tuple(_offsets(cluster, owners, shard, group_id)),
+        share=_shares().share_facts(cluster, owners, group, shard.config(), share_partition)
+        if owners is not None and group.type == "share"
+        else None,
     )
 
 

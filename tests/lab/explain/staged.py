@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.share.settings import ShareGroupSettings
 from lab.explain.facts import (
     ClusterContext,
     FaultRule,
@@ -11,10 +12,13 @@ from lab.explain.facts import (
     GroupOffsetFacts,
     HeldByRule,
     IdFacts,
+    InFlightFacts,
     MemberFacts,
     OpenInLog,
     PartitionFacts,
     Refusal,
+    ShareFacts,
+    SharePartitionFacts,
     StateStep,
     Tail,
     Throttle,
@@ -170,3 +174,47 @@ def of_group(*offsets: GroupOffsetFacts, **more: Any) -> GroupFacts:
         "offsets": offsets,
     }
     return GroupFacts(**usual | more)
+
+
+def in_flight(first: int, last: int, state: str = "Acquired", count: int = 1, **more: Any) -> InFlightFacts:
+    """Records in flight: if acquired, by member b, whose lock has 12 s left."""
+    usual: dict[str, Any] = {
+        "first_offset": first,
+        "last_offset": last,
+        "state": state,
+        "delivery_count": count,
+    }
+    if state == "Acquired":
+        usual |= {"member_id": "b", "lock_ms": 12_000}
+    return InFlightFacts(**usual | more)
+
+
+def share_partition(*ranges: InFlightFacts, **more: Any) -> SharePartitionFacts:
+    """Facts of orders-0 of a share group, as its leader has it in memory: from offset 5 to the high watermark 13."""
+    counts: dict[str, int] = {}
+    for each in ranges:
+        counts[each.state] = counts.get(each.state, 0) + each.last_offset - each.first_offset + 1
+    end = max((each.last_offset for each in ranges), default=5)
+    usual: dict[str, Any] = {
+        "at": at(),
+        "initialization": "initialized",
+        "is_loaded": True,
+        "start_offset": 5,
+        "end_offset": end,
+        "delivery_complete_count": 0,
+        "next_offset": end + bool(ranges),
+        "records": counts,
+        "in_flight": ranges,
+        "coordinator": at(topic="__share_group_state", index=3),
+    }
+    return SharePartitionFacts(**usual | more)
+
+
+def of_share_group(
+    *partitions: SharePartitionFacts, share: dict[str, Any] | None = None, **more: Any
+) -> GroupFacts:
+    """Facts of a share group with the members a and b."""
+    settings = ShareGroupSettings(dead_letter_topic="dlq.readers")
+    facts = ShareFacts(**{"settings": settings, "partitions": partitions} | (share or {}))
+    members = (member(member_id="a"), member(member_id="b"))
+    return of_group(**{"type": "share", "members": members, "share": facts} | more)

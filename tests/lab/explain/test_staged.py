@@ -61,6 +61,7 @@ BY_PROTOCOL = {
         "offsets of a group wait for a transaction",
         GROUP,
     ): "… is not stable: an open transaction has committed one and …",
+    ("a record is locked", GROUP): "Group … has acknowledged nothing in ….",
 }
 SEEN_BY_PROTOCOL = {
     "a transaction is open",
@@ -70,8 +71,9 @@ SEEN_BY_PROTOCOL = {
     "the lag is markers",
     "a group has no members",
     "a group commits nothing",
+    "a share group has no members",
 }
-QUESTIONS = {"TOPIC": "topic", "--group": "group", "--id": "transactional_id"}
+QUESTIONS = {"TOPIC": "topic", "--group": "group", "--id": "transactional_id", "--offset": "offset"}
 
 
 class Row(NamedTuple):
@@ -119,9 +121,10 @@ def stage(broker: odradek.Broker) -> Iterator[Stage]:
 def explained(stage: Stage, question: str) -> list[dict[str, Any]]:
     """The explanations that the control port returns for the question of a row, such as ``odradek explain --id ID``."""
     query: dict[str, object] = {}
+    values = {"topic": stage.topic, "group": stage.group, "transactional_id": stage.id, "offset": 0}
     for word, name in QUESTIONS.items():
         if word in question:
-            query = {name: {"topic": stage.topic, "group": stage.group}.get(name, stage.id)}
+            query[name] = values[name]
     if "topic" in query:
         query["partition"] = stage.partition
     with urlopen(f"{stage.broker.control_url}/v1/explain?{urlencode(query)}") as answer:
@@ -135,6 +138,7 @@ def typed(stage: Stage, question: str, **environ: str) -> str:
         question.replace("TOPIC", f"{stage.topic}/{stage.partition}")
         .replace("GROUP", stage.group)
         .replace("ID", stage.id)
+        .replace("OFFSET", "0")
         .split()
     )
     done = invoke(stage.broker.bootstrap_servers, *words, **environ)

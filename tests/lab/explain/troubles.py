@@ -19,7 +19,7 @@ from protocol.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
-from tests.lab.explain.staged_groups import Member, commit, commit_in
+from tests.lab.explain.staged_groups import REJECT, RELEASE, Member, ShareMember, commit, commit_in
 from tests.tools.conftest import invoke
 from tools.client.cluster import TRANSACTION, Cluster
 from tools.client.errors import ToolError
@@ -457,3 +457,50 @@ def _(stage: Stage) -> None:
     commit(stage, 0)
     stage.member().join()
     commit_in(stage, stage.producer(stage.id), 1)
+
+
+# -- share groups -----------------------------------------------------------------------------------------------
+
+
+def _sharing(stage: Stage, records: int, **configs: str) -> ShareMember:
+    """A member of a share group, whose topic has records."""
+    stage.create()
+    stage.send(stage.producer(), *[b"a"] * records)
+    member = ShareMember(stage)
+    member.configure(**configs)
+    member.join()
+    return member
+
+
+@trouble("a share group has no members")
+def _(stage: Stage) -> None:
+    member = _sharing(stage, 1)
+    member.fetch()
+    member.acknowledge(0, 0, RELEASE)
+    member.leave()
+
+
+@trouble("a record is locked")
+def _(stage: Stage) -> None:
+    _sharing(stage, 1).fetch()
+
+
+@trouble("a record was released")
+def _(stage: Stage) -> None:
+    member = _sharing(stage, 1)
+    member.fetch()
+    member.acknowledge(0, 0, RELEASE)
+
+
+@trouble("all locks of a share partition are used")
+def _(stage: Stage) -> None:
+    member = _sharing(stage, 100, share_partition_max_record_locks="100")
+    stage.send(stage.producer())
+    member.fetch(100)
+
+
+@trouble("a dead letter could not be written")
+def _(stage: Stage) -> None:
+    member = _sharing(stage, 1, errors_deadletterqueue_topic_name="dlq.orders")
+    member.fetch()
+    member.acknowledge(0, 0, REJECT)
