@@ -13,21 +13,21 @@ const (
 	fetchVersion           = 12 // the last version with topic names
 )
 
-// fill writes the given number of bytes in batches of 100 kB to four partitions, for consumers to read.
+// fill writes the given number of bytes in batches of 100 kB to the partitions of a topic, for consumers to read.
 func fill(o options) (outcome, error) {
 	c, err := open(o.address)
 	if err != nil {
 		return outcome{}, err
 	}
-	count, err := createTopic(c, o.topic, fetchPartitions)
+	count, err := createTopic(c, o.topic, o.partitions)
 	if err != nil {
 		return outcome{}, err
 	}
-	batchBytes, valueBytes := fetchBatchBytes, fetchValueBytes
+	batchBytes := fetchBatchBytes
 	if o.count > 0 {
 		batchBytes = o.count
 	}
-	push, err := pusher(c, o.topic, count, batchBytes, valueBytes)
+	push, err := pusher(c, o.topic, count, batchBytes, o.value)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -52,7 +52,7 @@ func fill(o options) (outcome, error) {
 	}
 	result := before.since(o.pid)
 	result.Bytes, result.Operations = written, batches
-	result.Records = batches * int64(recordsIn(batchBytes, valueBytes))
+	result.Records = batches * int64(recordsIn(batchBytes, o.value))
 	return result, nil
 }
 

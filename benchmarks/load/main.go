@@ -18,7 +18,10 @@ type options struct {
 	measured    time.Duration
 	connections int
 	topic       string
+	group       string
 	count       int
+	partitions  int
+	value       int
 	bytes       int64
 }
 
@@ -27,6 +30,8 @@ var measures = map[string]func(options) (outcome, error){
 	"large":        large,
 	"fill":         fill,
 	"fetch":        fetch,
+	"share":        share,
+	"share-group":  shareGroup,
 	"transactions": transactions,
 	"ids":          ids,
 	"partitions":   partitions,
@@ -58,6 +63,9 @@ func main() {
 	flags.DurationVar(&o.measured, "measure", 4*time.Second, "duration of the measurement")
 	flags.IntVar(&o.connections, "connections", 1, "number of connections or producers")
 	flags.StringVar(&o.topic, "topic", "load", "a topic name that no earlier call has used")
+	flags.StringVar(&o.group, "group", "load", "id of a share group that no earlier call has used")
+	flags.IntVar(&o.partitions, "partitions", fetchPartitions, "number of partitions of the topic for consumers")
+	flags.IntVar(&o.value, "value", fetchValueBytes, "size of the values in the topic for consumers")
 	flags.IntVar(&o.count, "count", 0, "number of objects to create, in the measures that create some")
 	flags.Int64Var(&o.bytes, "bytes", 0, "maximum or total number of bytes to write")
 	_ = flags.Parse(arguments)

@@ -22,6 +22,8 @@ class Volumes:
     """Maximum number of bytes that one round of large Produces writes."""
     read_bytes: int
     """Size of the topic that consumers read once a round."""
+    share_records: int
+    """Number of records in each topic that a share consumer reads once a round."""
     recovered_bytes: int
     java_records: int
     ids: int
@@ -37,6 +39,7 @@ FULL: Final = Volumes(
     measured_s=3,
     pushed_bytes=500_000_000,
     read_bytes=1_000_000_000,
+    share_records=1_000_000,
     recovered_bytes=1_500_000_000,
     java_records=500_000,
     ids=10_000,
@@ -50,6 +53,7 @@ QUICK: Final = Volumes(
     measured_s=0.2,
     pushed_bytes=20_000_000,
     read_bytes=10_000_000,
+    share_records=10_000,
     recovered_bytes=10_000_000,
     java_records=1_000,
     ids=100,

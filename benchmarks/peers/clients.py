@@ -27,18 +27,29 @@ def librdkafka(measure: str, broker: Running, topic: str, **told: Any) -> dict[s
     return last_line(run(command), broker)
 
 
+def librdkafka_share(broker: Running, topic: str, group: str, records: int) -> dict[str, Any]:
+    return librdkafka("share", broker, topic, group=group, records=records)
+
+
+def java_share(broker: Running, topic: str, group: str, records: int) -> dict[str, Any]:
+    return java_program("ShareConsume", broker, topic, group, str(records))
+
+
 def java_transactions(
     broker: Running, topic: str, producers: int, warm_s: float, measured_s: float
 ) -> dict[str, Any]:
+    times = [str(int(warm_s * 1000)), str(int(measured_s * 1000))]
+    return java_program("Transactions", broker, topic, str(producers), *times)
+
+
+def java_program(name: str, broker: Running, *arguments: str) -> dict[str, Any]:
+    """Run a program of `benchmarks/load/java`."""
     from tests.support.java import java, kafka_classpath
     from tests.support.javaprog import compiled
 
     classpath = compiled(ROOT / "benchmarks" / "load" / "java", kafka_classpath())
-    times = [str(int(warm_s * 1000)), str(int(measured_s * 1000))]
-    command = [java(), *TOOL_JVM, "-cp", classpath, "Transactions"]
-    return last_line(
-        run([*command, broker.bootstrap, topic, str(producers), *times, str(broker.pid)]), broker
-    )
+    command = [java(), *TOOL_JVM, "-cp", classpath, name, broker.bootstrap, *arguments, str(broker.pid)]
+    return last_line(run(command), broker)
 
 
 def java_produce(broker: Running, topic: str, records: int, size_bytes: int) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from statistics import quantiles
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer, TopicPartition
 
 from benchmarks.process import Usage, used_by
 
 TIMEOUT_S: Final = 60.0
+POLL_S: Final = 5.0
 PAUSE_S: Final = 0.01
 RECORD_BYTES: Final = 1024
 TRANSACTION_RECORDS: Final = 10
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--warm", type=float, default=1.0)
     parser.add_argument("--measure-s", type=float, default=3.0)
     parser.add_argument("--producers", type=int, default=1)
+    parser.add_argument("--group", help="the share group, which nobody has joined yet")
+    parser.add_argument("--records", type=int, help="number of records to consume by a share consumer")
     options = parser.parse_args(arguments)
     print(json.dumps(MEASURES[options.measure](options)))
     return 0
@@ -194,6 +197,40 @@ def take(consumer: Consumer, wanted: int) -> tuple[int, int]:
     return records, moved
 
 
+def share(options: argparse.Namespace) -> Outcome:
+    """Consume records by a share consumer, which acknowledges those of each poll by the next one. The time begins with the
+    first record: a new group gets its partitions only with its second or third heartbeat."""
+    consumer = ShareConsumer(
+        {"bootstrap.servers": options.address, "log_level": 0, "group.id": options.group}
+    )
+    consumer.subscribe([options.topic])
+    deadline = time.perf_counter() + TIMEOUT_S
+    while not polled(consumer)[0]:
+        if time.perf_counter() > deadline:
+            raise SystemExit("the share consumer got no record in time")
+    records = moved = 0
+    with used_by(options.pid) as usage:
+        while records < options.records:
+            count, size = polled(consumer)
+            if not count:
+                raise SystemExit(
+                    f"the share consumer got only {records} of {options.records} records in time"
+                )
+            records, moved = records + count, moved + size
+    consumer.close()
+    return outcome(usage, records, moved)
+
+
+def polled(consumer: ShareConsumer) -> tuple[int, int]:
+    """Poll once. Returns the number of records and their bytes."""
+    count = moved = 0
+    for message in consumer.poll(POLL_S):
+        if message.error():
+            raise KafkaException(message.error())
+        count, moved = count + 1, moved + len(message)
+    return count, moved
+
+
 def end_to_end(options: argparse.Namespace) -> Outcome:
     """Time from the call of produce until a consumer in the same process has the record, one record at a time."""
     sender = producer(options, **{"linger.ms": 0})
@@ -291,6 +328,7 @@ MEASURES: Final[dict[str, Callable[[argparse.Namespace], Outcome]]] = {
     "latency": latency,
     "consume": consume,
     "end-to-end": end_to_end,
+    "share": share,
     "transactions": transactions,
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from benchmarks.peers import clients, starting
@@ -86,15 +88,15 @@ def produce_java(cell: Cell) -> list[Sample]:
 # -- reading ------------------------------------------------------------------------------------------------------
 
 
-FILLED: Final[set[int]] = set()
-"""Process ids of brokers that have the topic which all consumers read."""
+FILLED: Final[set[tuple[int, str]]] = set()
+"""(process id of the broker, topic) of the topics that consumers read."""
 
 
 def filled(cell: Cell) -> None:
     broker = cell.broker
-    if broker.pid not in FILLED:
+    if (broker.pid, READ_TOPIC) not in FILLED:
         load("fill", broker.bootstrap, broker.pid, topic=READ_TOPIC, bytes=cell.volumes.read_bytes)
-        FILLED.add(broker.pid)
+        FILLED.add((broker.pid, READ_TOPIC))
 
 
 def fetch_raw(cell: Cell) -> list[Sample]:
@@ -119,6 +121,36 @@ def end_to_end(cell: Cell) -> list[Sample]:
     found = librdkafka(cell, "end-to-end")
     drop_topic(cell, cell.label)
     return [middle_ms(found)]
+
+
+# -- share groups -------------------------------------------------------------------------------------------------
+
+
+SHARE_BATCH_BYTES: Final = 16_384
+"""The Java producer's default of ``batch.size``."""
+
+
+def share_topic(cell: Cell, size_bytes: int, partitions: int) -> dict[str, Any]:
+    """Fill a topic that share consumers read, once for each broker. Returns the client's options for reading it."""
+    broker, name = cell.broker, f"share-{partitions}-of-{size_bytes}"
+    if (broker.pid, name) not in FILLED:
+        per_batch = SHARE_BATCH_BYTES // size_bytes
+        total = cell.volumes.share_records // per_batch * SHARE_BATCH_BYTES
+        options = {"topic": name, "partitions": partitions, "value": size_bytes}
+        load("fill", broker.bootstrap, broker.pid, count=SHARE_BATCH_BYTES, bytes=total, **options)
+        FILLED.add((broker.pid, name))
+    return {"topic": name, "partitions": partitions, "value": size_bytes, "group": cell.label}
+
+
+def share_raw(cell: Cell, size_bytes: int, partitions: int) -> list[Sample]:
+    return [per_second(raw(cell, "share", **share_topic(cell, size_bytes, partitions)))]
+
+
+def share_clients(cell: Cell, consume: Callable[..., Outcome]) -> list[Sample]:
+    """Read with a real client, in a new share group that begins at the start of the log."""
+    topic = share_topic(cell, 1000, 1)["topic"]
+    load("share-group", cell.broker.bootstrap, cell.broker.pid, group=cell.label)
+    return [per_second(consume(cell.broker, topic, cell.label, cell.volumes.share_records * 9 // 10))]
 
 
 # -- transactions -------------------------------------------------------------------------------------------------
@@ -248,6 +280,24 @@ MEASURES: Final = (
         (Row("end-to-end", "produce to consume, librdkafka, p50", "ms", False),),
         STORES,
         end_to_end,
+    ),
+    *(
+        Measure("share", (Row(name, f"one share consumer, {title}", "records/s"),), STORES, take)
+        for name, title, take in (
+            ("share-raw-100", "raw client, 100 B", partial(share_raw, size_bytes=100, partitions=1)),
+            ("share-raw", "raw client, 1 kB", partial(share_raw, size_bytes=1000, partitions=1)),
+            (
+                "share-raw-4",
+                "raw client, 1 kB, 4 partitions",
+                partial(share_raw, size_bytes=1000, partitions=PARTITIONS),
+            ),
+            (
+                "share-librdkafka",
+                "librdkafka, 1 kB",
+                partial(share_clients, consume=clients.librdkafka_share),
+            ),
+            ("share-java", "Java, 1 kB", partial(share_clients, consume=clients.java_share)),
+        )
     ),
     *transactional("raw", "raw client", PRODUCERS, transactions_raw),
     *transactional("librdkafka", "librdkafka", PRODUCERS, transactions_librdkafka),

@@ -44,7 +44,7 @@ def draw(reports: Sequence[Report], file: Path = PICTURE) -> None:
     for panel in panels.flat[len(ROWS) :]:
         panel.set_axis_off()
     named = legend(panels)
-    figure.suptitle("Times as good as Apache Kafka 4.3.1; bars from the worst round to the best", y=0.995)
+    figure.suptitle("Times as good as Apache Kafka; bars from the worst round to the best", y=0.995)
     figure.legend(named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, 0.985), ncols=4)
     figure.tight_layout(rect=(0, 0, 1, 0.96))
     figure.savefig(file, metadata={"Date": None, "Creator": None}, facecolor="white")

@@ -18,10 +18,13 @@ BROKER: Final = ("broker", "lab", "protocol", "server", "storage", "benchmarks/p
 """The paths on which figures depend. The report records whether the files have changed since the commit."""
 HISTORY: Final = ROOT / "benchmarks" / "history"
 OURS: Final = ("odradek", "odradek-control")
+KAFKA: Final = "Apache Kafka"
+FIRST_KAFKA: Final = "4.3.1"
+"""The release of Apache Kafka in reports that do not name one."""
 # No row has both control and plain brokers, nor both kfakes: the kfake that is killed has a directory.
 COLUMNS: Final = {
     "Odradek": OURS,
-    "Apache Kafka 4.3.1": (BASE,),
+    KAFKA: (BASE,),
     "kfake": ("kfake", "kfake-disk"),
     "librdkafka's mock": ("mock",),
     "null broker": ("null",),
@@ -43,8 +46,20 @@ def report(measured: Report, results: Sequence[Result], *, quick: bool) -> Repor
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
         "machine": machine.describe(),
+        "kafka": kafka_version(),
         "rows": {result.row.name: result.report() for result in results},
     }
+
+
+def kafka_version() -> str:
+    from tests.support.java import KAFKA_VERSION
+
+    return KAFKA_VERSION
+
+
+def kafka_of(found: Mapping[str, Any]) -> str:
+    """The name of Apache Kafka with the release that a report has measured."""
+    return f"{KAFKA} {found.get('kafka', FIRST_KAFKA)}"
 
 
 def git(*arguments: str) -> str:
@@ -85,8 +100,9 @@ def table(found: Mapping[str, Any], other_runs: Sequence[Mapping[str, Any]] = ()
         name for name, targets in COLUMNS.items() if any(figure_of(row, targets) for row in rows.values())
     ]
     ratio_columns = ["ratio", "other runs"] if other_runs else ["ratio"]
+    titles = [kafka_of(found) if name == KAFKA else name for name in columns]
     lines = [
-        f"| | {' | '.join([*columns, *ratio_columns])} | broker's CPU, Odradek and Kafka | others |",
+        f"| | {' | '.join([*titles, *ratio_columns])} | broker's CPU, Odradek and Kafka | others |",
         f"| --- |{' ---: |' * (len(columns) + len(ratio_columns) + 2)}",
     ]
     for name, row in rows.items():
@@ -104,7 +120,7 @@ def table(found: Mapping[str, Any], other_runs: Sequence[Mapping[str, Any]] = ()
 
 def short_table(found: Mapping[str, Any], names: Sequence[str]) -> str:
     """Some rows with the figures of Odradek and Apache Kafka only."""
-    lines = ["| | Odradek | Apache Kafka 4.3.1 | ratio |", "| --- | ---: | ---: | ---: |"]
+    lines = [f"| | Odradek | {kafka_of(found)} | ratio |", "| --- | ---: | ---: | ---: |"]
     for name in names:
         if name not in found["rows"]:  # a row that is newer than the report
             continue

@@ -22,7 +22,6 @@ from benchmarks.targets import (
     TargetFailed,
 )
 
-KAFKA_VERSION: Final = "4.3.1"
 # The JVM options of bin/kafka-server-start.sh, instead of the garbage collector and single compiler that the tests use.
 KAFKA_JVM: Final = (
     "-server",

@@ -1,8 +1,4 @@
-import java.lang.management.ManagementFactory;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -21,7 +17,6 @@ public class Transactions {
     private static final int RECORDS = 10;
     private static final int PARTITIONS = 2;
     private static final int INPUT_PARTITIONS = 4;
-    private static final double TICKS_PER_SECOND = 100;
 
     private static volatile boolean measured;
     private static volatile boolean ended;
@@ -56,10 +51,7 @@ public class Transactions {
         threads.forEach(Thread::start);
         initialised.await();
         Thread.sleep(warmMs);
-        double broker = brokerCpu(pid);
-        double machine = machineCpu();
-        double client = clientCpu();
-        long begun = System.nanoTime();
+        Usage usage = new Usage(pid);
         measured = true;
         Thread.sleep(measuredMs);
         // If the machine is too busy for a single transaction in that time, wait for one.
@@ -67,10 +59,7 @@ public class Transactions {
             Thread.sleep(10);
         }
         ended = true;
-        double wall = (System.nanoTime() - begun) / 1e9;
-        broker = brokerCpu(pid) - broker;
-        machine = machineCpu() - machine;
-        client = clientCpu() - client;
+        Usage.Times times = usage.times();
         for (Thread thread : threads) {
             thread.join();
         }
@@ -78,11 +67,8 @@ public class Transactions {
             throw failure.get();
         }
         long[] all = nanoseconds.stream().flatMap(List::stream).mapToLong(Long::longValue).sorted().toArray();
-        System.out.printf(
-                "{\"operations\": %d, \"bytes\": 0, \"retries\": 0, \"wall_s\": %.6f, \"broker_cpu_s\": %.4f,"
-                        + " \"other_cpu\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f}%n",
-                all.length, wall, broker, Math.max(machine - broker - client, 0) / wall,
-                milliseconds(all, 50), milliseconds(all, 99));
+        System.out.println(times.outcome(all.length, 0, String.format(
+                ", \"p50_ms\": %.4f, \"p99_ms\": %.4f", milliseconds(all, 50), milliseconds(all, 99))));
     }
 
     private static void work(
@@ -117,24 +103,5 @@ public class Transactions {
 
     private static double milliseconds(long[] sorted, int share) {
         return sorted.length == 0 ? 0 : sorted[sorted.length * share / 100] / 1e6;
-    }
-
-    private static double clientCpu() {
-        var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        return system.getProcessCpuTime() / 1e9;
-    }
-
-    private static double brokerCpu(String pid) throws Exception {
-        String stat = Files.readString(Path.of("/proc", pid, "stat"));
-        // The second field is the program's name in parentheses. The name may contain any character.
-        String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
-        return (Long.parseLong(fields[11]) + Long.parseLong(fields[12])) / TICKS_PER_SECOND;
-    }
-
-    private static double machineCpu() throws Exception {
-        String[] fields = Files.readAllLines(Path.of("/proc/stat")).get(0).split(" +");
-        // user, nice, system, irq, softirq, steal
-        return Arrays.stream(new int[] {1, 2, 3, 6, 7, 8}).mapToLong(each -> Long.parseLong(fields[each])).sum()
-                / TICKS_PER_SECOND;
     }
 }
