@@ -109,7 +109,7 @@ class Course:
                 if work is not None and work.once_per_advance:
                     self._ran.add(work)
                 found.append(timer)
-            else:
+            elif timer.is_pending:  # a timer of this instant may have cancelled it
                 timer.skip_to(at_ms)
         return sorted(found, key=lambda timer: timer.arrival)
 

@@ -395,6 +395,14 @@ async def test_a_killed_node_has_no_rounds_and_a_live_one_passes_them_over_too(b
     assert bench.fired == [("round", 500)]
 
 
+async def test_periodic_work_can_be_cancelled_by_a_timer_of_the_advance(bench):
+    """As by a fault rule that kills a node during an advance."""
+    rounds = Periodic(bench.clock, 100, lambda: bench.note("round"), TRANSACTIONS, lambda: None)
+    bench.clock.call_later_ms(50, rounds.cancel, TRANSACTIONS)
+    await bench.clock.advance(250, [TRANSACTIONS])
+    assert bench.fired == []
+
+
 async def test_what_happens_on_the_way_can_give_a_round_something_to_do(bench):
     wanted: list[float | None] = [None]
     Periodic(bench.clock, 100, lambda: bench.note("round"), TRANSACTIONS, lambda: wanted[0])
