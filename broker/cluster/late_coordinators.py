@@ -246,12 +246,15 @@ def share_partitions(
     peers: Peers,
     slices: Slices,
     life: NodeLife,
+    injection: FaultInjection,
 ) -> SharePartitionManager:
     """Return a stand-in for the share partitions of one life of a node. The first request of a share group creates them."""
 
     def make() -> SharePartitionManager:
         from broker.share.manager import SharePartitionManager
 
-        return SharePartitionManager(config, clock, metadata, replicas, persister, peers, slices, life)
+        return SharePartitionManager(
+            config, clock, metadata, replicas, persister, peers, slices, life, injection
+        )
 
     return late(make, {"on_disconnected": None, "loaded": {}, "close": None})

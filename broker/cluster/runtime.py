@@ -293,7 +293,7 @@ class NodeRuntime:
             quotas=ClientQuotas(config, clock, lambda: metadata.image.quotas),
             client_metrics=client_metrics,
             share=share_partitions(
-                config, clock, metadata, replicas, persister, peers, self._slices, self.life
+                config, clock, metadata, replicas, persister, peers, self._slices, self.life, injection
             ),
             rack=config.broker_rack,
             authorizer=self._authorizer,

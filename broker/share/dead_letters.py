@@ -101,11 +101,17 @@ class DeadLetterQueues:
         partition: Partition,
         letters: DeadLetters,
         settings: ShareGroupSettings,
+        injected: ErrorCode = NONE,
     ) -> Attempt:
-        """Write one record for each offset of ``letters``. Returns after the last attempt, also if all have failed."""
+        """Write one record for each offset of ``letters``. Returns after the last attempt, also if all have failed.
+
+        With ``injected``, the error of a fault rule, there is no attempt.
+        """
         name = settings.dead_letter_topic
         attempt = Attempt(letters.first_offset, letters.last_offset, "", -1, "")
         try:
+            if injected is not NONE:
+                raise _Failed(injected.name)
             topic = await self._topic(name)
             contents = _contents(partition, letters) if settings.dead_letter_copies_record else iter(())
             for batch in self._batches(

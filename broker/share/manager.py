@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from asyncio import sleep
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.clock import NOTHING_DONE, Domain
+from broker.coordinator_runtime.shard import verdict_at
+from broker.injection.crash import crash_point
+from broker.injection.points import FaultInjection, InjectionPoint
 from broker.logging import get_logger
 from broker.loop.coroutines import fork, start_in_background
 from broker.metadata.features import SHARE_VERSION
@@ -23,10 +26,10 @@ from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE
 from broker.replicas.partition import Partition
 from broker.replicas.partition.listeners import PartitionListener
 from broker.share.dead_letters import Attempt, DeadLetterQueues
-from broker.share.partition import Acknowledged, Change, DeadLetters, Refused, SharePartition
+from broker.share.partition import Acknowledged, Change, DeadLetters, InFlight, Refused, SharePartition
 from broker.share.sessions import SessionKey, ShareSessionCache
 from broker.share.settings import EARLIEST, LATEST, ShareGroupSettings, duration_ms, settings_of
-from broker.share.state import NO_START_OFFSET, Outcome, SharePartitionKey, StoredState
+from broker.share.state import NO_START_OFFSET, Outcome, SharePartitionKey, StateBatch, StoredState
 from protocol.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
@@ -119,7 +122,9 @@ class SharePartitionManager(MetadataListener):
         peers: Peers | None,
         slices: Slices,
         life: NodeLife,
+        injection: FaultInjection | None = None,
     ) -> None:
+        self._injection = injection or FaultInjection()
         self._config = config
         self._clock = clock
         self._metadata = metadata
@@ -273,8 +278,31 @@ class SharePartitionManager(MetadataListener):
         return outcome
 
     async def _persist(self, managed: ManagedSharePartition, change: Change) -> Outcome:
+        if self._injection.points is not None:
+            error = await verdict_at(self._injection, self._step("share.write", managed, change.batches))
+            if error is not NONE:
+                return Outcome(error)
         state = change.stored._replace(leader_epoch=managed.leader_epoch, batches=change.batches)
-        return await self._persister.write(managed.key, state)
+        crash_point("share.write.before")
+        outcome = await self._persister.write(managed.key, state)
+        crash_point("share.write.after")
+        return outcome
+
+    def _step(
+        self,
+        point: str,
+        managed: ManagedSharePartition,
+        ranges: Iterable[StateBatch | DeadLetters | InFlight],
+    ) -> InjectionPoint:
+        """A step at which a fault rule may act, about ranges of offsets."""
+        return InjectionPoint(
+            point,
+            self._replicas.node_id,
+            managed.partition.topic,
+            managed.key.partition,
+            group_id=managed.key.group_id,
+            offsets=tuple((each.first_offset, each.last_offset) for each in ranges),
+        )
 
     def _send_dead_letters(self, managed: ManagedSharePartition, change: Change) -> None:
         for letters in change.dead_letters:
@@ -283,11 +311,16 @@ class SharePartitionManager(MetadataListener):
     async def _archive(self, managed: ManagedSharePartition, letters: DeadLetters) -> None:
         """Write records to the dead-letter queue, and then archive them, whether or not that has failed (KIP-1191)."""
         settings = self.settings(managed.key.group_id)
+        error = await verdict_at(self._injection, self._step("share.dlq", managed, [letters]))
+        crash_point("share.dlq.before")
         managed.attempts.append(
-            await self._dead_letters.send(managed.key, managed.partition, letters, settings)
+            await self._dead_letters.send(managed.key, managed.partition, letters, settings, error)
         )
         managed.dead_letters += letters.last_offset - letters.first_offset + 1
-        await self._write(managed, managed.state.archive([letters]))
+        crash_point("share.dlq.after")
+        error = await verdict_at(self._injection, self._step("share.archive", managed, [letters]))
+        if error is NONE:
+            await self._write(managed, managed.state.archive([letters]))
 
     # -- locks --------------------------------------------------------------------------------------------------
 
@@ -304,6 +337,18 @@ class SharePartitionManager(MetadataListener):
 
     def _expire(self, managed: ManagedSharePartition) -> object:
         managed.timer = None
+        now_ms = self._clock.now_ms(Domain.GROUPS)
+        locked = managed.state.in_flight() if self._injection.points is not None else ()
+        due = [each for each in locked if each.lock_expires_ms is not None and each.lock_expires_ms <= now_ms]
+        if not due:
+            return self._expire_locks(managed)
+        at = self._step("share.expire", managed, due)
+        self._injection.intercept(at, partial(self._expire_locks, managed), lambda error: None)
+        return None
+
+    def _expire_locks(self, managed: ManagedSharePartition) -> object:
+        if managed.is_fenced:
+            return NOTHING_DONE
         settings = self.settings(managed.key.group_id)
         change = managed.state.expire(self._clock.now_ms(Domain.GROUPS), settings)
         self.watch_locks(managed)

@@ -33,12 +33,12 @@ class ShareBroker(InProcess):
         self.initialize()
         self.produce(5)
 
-    def initialize(self, group: str = GROUP) -> None:
-        self.run(self._initialize(group))
+    def initialize(self, group: str = GROUP, start_offset: int = 0) -> None:
+        self.run(self._initialize(group, start_offset))
 
-    async def _initialize(self, group: str) -> None:
+    async def _initialize(self, group: str, start_offset: int) -> None:
         node = self.cluster.running_nodes()[0]
-        wanted = [Initialization(self._topic_id(), 0, 1, 0)]
+        wanted = [Initialization(self._topic_id(), 0, 1, start_offset)]
         outcome = start(node.persister.initialize(group, wanted), node.life)
         (initialized,) = await outcome if isinstance(outcome, asyncio.Future) else outcome
         assert initialized.error == 0, initialized

@@ -238,7 +238,7 @@ class World:
                 Image(), self.clock, uuid.uuid4, self.config.telemetry_max_bytes, None
             ),
             share=SharePartitionManager(
-                self.config, self.clock, metadata, replicas, persister, self.peers, slices, life
+                self.config, self.clock, metadata, replicas, persister, self.peers, slices, life, injection
             ),
             slices=slices,
             injection=injection,

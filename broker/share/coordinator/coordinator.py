@@ -8,7 +8,7 @@ from uuid import UUID
 
 from broker.clock import Clock, Domain, Periodic
 from broker.coordinator_runtime.runtime import CoordinatorRuntime
-from broker.injection.points import FaultInjection
+from broker.injection.points import FaultInjection, InjectionPoint
 from broker.loop.coroutines import Waiter, fork, start_in_background
 from broker.loop.life import NodeLife
 from broker.metadata.features import SHARE_VERSION
@@ -111,8 +111,12 @@ class ShareCoordinator(MetadataListener):
         shard = self._runtime.find(self.partition_for(key.coordinator_key))
         if isinstance(shard, ErrorCode):
             return api.result(key.partition, _failure(api, shard))
+        if shard.is_intercepted and isinstance(self._decide(shard, api, key, wanted), ShareRecord):
+            error = await shard.may_append(self._step(shard.leader_id, key, wanted))
+            if error is not NONE:
+                return api.result(key.partition, _failure(api, error))
         known = shard.state.offsets.get(key)
-        decided = _DECIDE[api](shard.state, key, wanted, self._clock.now_ms(), exists=self._exists(key))
+        decided = self._decide(shard, api, key, wanted)
         if isinstance(decided, Outcome) and decided.error is not NONE:
             return api.result(key.partition, decided)
         error = await shard.write([decided] if isinstance(decided, ShareRecord) else [])
@@ -121,9 +125,25 @@ class ShareCoordinator(MetadataListener):
         stored = StoredState() if known is None else known.stored
         return api.result(key.partition, Outcome(NONE), **_fields(api, stored))
 
-    def _exists(self, key: SharePartitionKey) -> bool:
+    def _decide(
+        self, shard: ShareCoordinatorShard, api: ShareStateApi, key: SharePartitionKey, wanted: Any
+    ) -> Decision:
         topic = self._metadata.topic_by_id(key.topic_id)
-        return topic is not None and key.partition < len(topic.partitions)
+        exists = topic is not None and key.partition < len(topic.partitions)
+        return _DECIDE[api](shard.state, key, wanted, self._clock.now_ms(), exists=exists)
+
+    def _step(self, node_id: int, key: SharePartitionKey, wanted: Any) -> InjectionPoint:
+        topic = self._metadata.topic_by_id(key.topic_id)
+        return InjectionPoint(
+            "share.append",
+            node_id,
+            topic.name if topic is not None else "",
+            key.partition,
+            group_id=key.group_id,
+            offsets=tuple(
+                (each.first_offset, each.last_offset) for each in getattr(wanted, "state_batches", ())
+            ),
+        )
 
     # -- start, stop, metadata changes --------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from broker.clock import Clock, Domain
 from broker.coordinator_runtime.batching import split
 from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.coordinator_runtime.loader import load_log
-from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard
-from broker.injection.points import FaultInjection
+from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard, verdict_at
+from broker.injection.crash import crash_point
+from broker.injection.points import FaultInjection, InjectionPoint
 from broker.logging import get_logger
 from broker.loop.coroutines import Waiter
 from broker.replicas.partition import Partition
@@ -50,6 +51,8 @@ class ShareCoordinatorShard(CoordinatorShard):
         self._config = config
         self._clock = clock
         self.state = ShareCoordinatorState(config.share_coordinator_snapshot_update_records_per_snapshot)
+        self._held: set[Waiter[ErrorCode]] = set()
+        """The waiters for fault rules."""
 
     # -- loading ------------------------------------------------------------------------------------------------
 
@@ -79,7 +82,25 @@ class ShareCoordinatorShard(CoordinatorShard):
             share_partitions=len(self.state.offsets),
         )
 
+    def unload(self, error: ErrorCode) -> None:
+        super().unload(error)
+        for verdict in tuple(self._held):
+            verdict.wake(error)
+
     # -- writing ------------------------------------------------------------------------------------------------
+
+    async def may_append(self, at: InjectionPoint) -> ErrorCode:
+        """Wait while a fault rule delays the append; return NONE or the client's error.
+
+        The caller must decide again after this wait, since other requests may have changed the state. The wait ends with
+        the leadership.
+        """
+        verdict = verdict_at(self._injection, at)
+        self._held.add(verdict)
+        try:
+            return self.client_error(await verdict)
+        finally:
+            self._held.discard(verdict)
 
     async def write(self, records: Sequence[ShareRecord]) -> ErrorCode:
         """Append records and apply them. Return NONE once they and all earlier records are committed, or the client's error.
@@ -96,10 +117,12 @@ class ShareCoordinatorShard(CoordinatorShard):
             )
             if len(batch) > max_message_bytes:
                 return self.client_error(ErrorCode.message_too_large)
+            crash_point("share.append.before")
             # As in Kafka, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
             result = self.append(batch, required_acks=1)
             if result.error is not NONE:
                 return self.client_error(result.error)
+            crash_point("share.append.after")
             for offset, (key, value) in enumerate(piece, result.base_offset):
                 self.state.replay(offset, key, value)
         return await self.committed(self.partition.log_end_offset)

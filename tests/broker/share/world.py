@@ -115,6 +115,7 @@ class ShareWorld:
             node.peers,
             node.slices,
             node.life,
+            node.injection,
         )
 
     @property

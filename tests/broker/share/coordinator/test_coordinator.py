@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from broker.injection.crash import on_passage
 from broker.metadata.topics import SHARE_GROUP_STATE
 from broker.share.state import SharePartitionKey
 from broker.share.state_apis import DELETE, INITIALIZE, READ, SUMMARY, WRITE, ShareStateApi
@@ -19,6 +20,7 @@ from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.records.share_state_log import ShareSnapshotKey, ShareUpdateKey, decode_record
 from tests.support.coroutines import handled
+from tests.support.points import Gate
 from tests.support.world import OTHER_NODE_ID, World
 
 COLD_MS = 300_000
@@ -272,3 +274,63 @@ def test_nothing_is_pruned_while_share_groups_are_not_enabled(world: World) -> N
     initialize(world)
     world.clock.advance(3 * COLD_MS)
     assert kinds(partition_of(world)) == ["snapshot", "snapshot"]
+
+
+# -- fault rules ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_held_append_is_decided_again_when_it_is_released(world: World) -> None:
+    """Meanwhile another leader has raised the leader epoch, so that the held write is fenced."""
+    initialize(world, start_offset=0)
+    world.injection.points = gate = Gate("share.append")
+    writing = write(world, 0, (0, 4, 2, 1), leader_epoch=1)
+    [held] = gate.held
+    at = held.at
+    assert (at.node_id, at.topic, at.partition, at.group_id) == (1, "t", 0, "g")
+    assert at.offsets == ((0, 4),)
+    world.injection.points = None
+    assert ask(world, READ, leader_epoch=2).error_code == 0
+    gate.release()
+    answer = await writing
+    assert answer.results[0].partitions[0].error_code == ErrorCode.fenced_leader_epoch
+    assert kinds(partition_of(world)) == ["snapshot", "update"], "of the read"
+
+
+async def test_an_append_that_is_refused(world: World) -> None:
+    world.injection.points = gate = Gate("share.append")
+    initializing = initialize(world, start_offset=0)
+    gate.refuse(ErrorCode.not_enough_replicas)
+    result = (await initializing).results[0].partitions[0]
+    assert (result.error_code, kinds(partition_of(world))) == (ErrorCode.coordinator_not_available, [])
+
+
+async def test_a_request_that_writes_nothing_is_no_step(world: World) -> None:
+    initialize(world, start_offset=0)
+    world.injection.points = gate = Gate("share.append")
+    assert ask(world, SUMMARY).error_code == 0
+    assert write(world, 0, state_epoch=1).error_code == ErrorCode.fenced_state_epoch
+    assert (gate.held, gate.passed) == ([], [])
+
+
+async def test_a_held_append_ends_with_the_leadership(world: World) -> None:
+    initialize(world, start_offset=0)
+    world.injection.points = gate = Gate("share.append")
+    writing = write(world, 0, (0, 4, 2, 1))
+    world.injection.points = None
+    partition = partition_of(world)
+    world.node.share_coordinator._runtime.unload(partition.index)
+    answer = await writing
+    assert answer.results[0].partitions[0].error_code == ErrorCode.not_coordinator
+    gate.release()
+    assert kinds(partition) == ["snapshot"]
+
+
+def test_the_crash_points_lie_around_the_append(world: World) -> None:
+    partition = partition_of(world)
+    passed: list[tuple[str, int]] = []
+    with on_passage(lambda name: passed.append((name, partition.log_end_offset))):
+        initialize(world, start_offset=0)
+    assert [each for each in passed if each[0].startswith("share")] == [
+        ("share.append.before", 0),
+        ("share.append.after", 1),
+    ]
