@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from protocol.slotted import slotted
-
-if TYPE_CHECKING:
-    from broker.share.settings import ShareGroupSettings
 
 
 @slotted(frozen=True, kw_only=True)
@@ -357,12 +353,24 @@ class SharePartitionFacts:
 
 
 @slotted(frozen=True, kw_only=True)
+class ShareSettingsFacts:
+    """The settings of a share group that decide about deliveries."""
+
+    delivery_count_limit: int = 5
+    partition_max_record_locks: int = 2_000
+    auto_offset_reset: str = "latest"
+    read_committed: bool = False
+    dead_letter_topic: str = ""
+    """Empty: the group has no dead-letter queue."""
+
+
+@slotted(frozen=True, kw_only=True)
 class ShareFacts:
     """The part of a share group that other groups do not have."""
 
     is_enabled: bool = True
     """Whether ``share.version`` is 1 or higher."""
-    settings: ShareGroupSettings | None = None
+    settings: ShareSettingsFacts | None = None
     """None if they are not known."""
     partitions: tuple[SharePartitionFacts, ...] = ()
     left_out: int = 0

@@ -21,6 +21,7 @@ from lab.explain.facts import (
     PartitionFacts,
     ShareFacts,
     SharePartitionFacts,
+    ShareSettingsFacts,
 )
 from lab.views.explaining.partitions import home_facts, partition_facts
 from lab.views.explaining.transactions import Owners, Place
@@ -60,7 +61,13 @@ def share_facts(
     shown = (_partition(cluster, owners, group, *place) for place in islice(found, OFFSETS_OF_GROUP_MAX))
     return ShareFacts(
         is_enabled=share_version >= 1,
-        settings=settings if share_version >= DEAD_LETTERS_SINCE else replace(settings, dead_letter_topic=""),
+        settings=ShareSettingsFacts(
+            delivery_count_limit=settings.delivery_count_limit,
+            partition_max_record_locks=settings.partition_max_record_locks,
+            auto_offset_reset=settings.auto_offset_reset,
+            read_committed=settings.read_committed,
+            dead_letter_topic=settings.dead_letter_topic if share_version >= DEAD_LETTERS_SINCE else "",
+        ),
         partitions=tuple(each for each in shown if each is not None),
         left_out=max(0, len(found) - OFFSETS_OF_GROUP_MAX),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.share.settings import ShareGroupSettings
 from lab.explain.facts import (
     ClusterContext,
     FaultRule,
@@ -19,6 +18,7 @@ from lab.explain.facts import (
     Refusal,
     ShareFacts,
     SharePartitionFacts,
+    ShareSettingsFacts,
     StateStep,
     Tail,
     Throttle,
@@ -214,7 +214,8 @@ def of_share_group(
     *partitions: SharePartitionFacts, share: dict[str, Any] | None = None, **more: Any
 ) -> GroupFacts:
     """Facts of a share group with the members a and b."""
-    settings = ShareGroupSettings(dead_letter_topic="dlq.readers")
-    facts = ShareFacts(**{"settings": settings, "partitions": partitions} | (share or {}))
+    settings = ShareSettingsFacts(dead_letter_topic="dlq.readers")
+    usual: dict[str, Any] = {"settings": settings, "partitions": partitions}
+    facts = ShareFacts(**usual | (share or {}))
     members = (member(member_id="a"), member(member_id="b"))
     return of_group(**{"type": "share", "members": members, "share": facts} | more)

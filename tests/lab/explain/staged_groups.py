@@ -183,7 +183,8 @@ class ShareMember:
 
     def join(self) -> None:
         """Send heartbeats until partitions are assigned, which are initialized in the background."""
-        epoch, topics = 0, [self.stage.topic]
+        epoch = 0
+        topics: list[str] | None = [self.stage.topic]
         while True:
             request = ShareGroupHeartbeatRequest(
                 group_id=self.stage.group,
@@ -242,5 +243,5 @@ class ShareMember:
 
     def _topic_id(self) -> UUID:
         (topic,) = self.cluster.refresh([self.stage.topic])
-        found: UUID = topic.topic_id
-        return found
+        assert topic.topic_id is not None
+        return topic.topic_id

@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from broker.share.settings import ShareGroupSettings
 from lab.explain.explanation import Cause
-from lab.explain.facts import ClusterContext, DeadLetterFacts, GroupFacts, InFlightFacts, SharePartitionFacts
+from lab.explain.facts import (
+    ClusterContext,
+    DeadLetterFacts,
+    GroupFacts,
+    InFlightFacts,
+    SharePartitionFacts,
+    ShareSettingsFacts,
+)
 from lab.explain.groups import explain_group
 from lab.explain.share_records import explain_record
 from tests.lab.explain.staged import (
@@ -29,8 +35,8 @@ from tests.lab.explain.staged import (
 LOST = DeadLetterFacts(
     first_offset=3, last_offset=4, written_to="", written_offset=-1, failure="topic does not exist"
 )
-FULL = {"settings": ShareGroupSettings(partition_max_record_locks=100)}
-READS_COMMITTED = {"settings": ShareGroupSettings(read_committed=True)}
+FULL = {"settings": ShareSettingsFacts(partition_max_record_locks=100)}
+READS_COMMITTED = {"settings": ShareSettingsFacts(read_committed=True)}
 OPEN = at(in_log(txn()))
 
 ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
