@@ -74,6 +74,7 @@ class ManagedSharePartition:
     __slots__ = (
         "attempts",
         "dead_letters",
+        "dead_letters_lost",
         "due_ms",
         "is_active",
         "is_fenced",
@@ -100,8 +101,8 @@ class ManagedSharePartition:
         self.timer: Timer | None = None
         """The timer of the first lock that runs out, or an earlier one."""
         self.due_ms: float = 0
-        self.dead_letters = 0
-        """Number of records for which there was an attempt at the dead-letter queue."""
+        self.dead_letters = self.dead_letters_lost = 0
+        """Number of records that were written to the dead-letter queue, and of those that could not be."""
         self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
 
     def notify(self) -> None:
@@ -313,10 +314,12 @@ class SharePartitionManager(MetadataListener):
         settings = self.settings(managed.key.group_id)
         error = await verdict_at(self._injection, self._step("share.dlq", managed, [letters]))
         crash_point("share.dlq.before")
-        managed.attempts.append(
-            await self._dead_letters.send(managed.key, managed.partition, letters, settings, error)
-        )
-        managed.dead_letters += letters.last_offset - letters.first_offset + 1
+        attempt = await self._dead_letters.send(managed.key, managed.partition, letters, settings, error)
+        managed.attempts.append(attempt)
+        if attempt.failure:
+            managed.dead_letters_lost += letters.last_offset - letters.first_offset + 1
+        else:
+            managed.dead_letters += letters.last_offset - letters.first_offset + 1
         crash_point("share.dlq.after")
         error = await verdict_at(self._injection, self._step("share.archive", managed, [letters]))
         if error is NONE:

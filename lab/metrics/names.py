@@ -23,6 +23,12 @@ HELP: Final[Mapping[str, str]] = {
     "kafka_server_brokertopicmetrics_failedproducerequests": "Produce requests of which a partition failed.",
     "kafka_server_brokertopicmetrics_totalfetchrequests": "Fetch requests.",
     "kafka_server_brokertopicmetrics_failedfetchrequests": "Fetch requests of which a partition failed.",
+    "kafka_server_brokertopicmetrics_totalsharefetchrequests": "ShareFetch requests.",
+    "kafka_server_brokertopicmetrics_failedsharefetchrequests": "ShareFetch requests of which a partition failed.",
+    "kafka_server_brokertopicmetrics_totalshareacknowledgementrequests": "ShareAcknowledge requests.",
+    "kafka_server_brokertopicmetrics_failedshareacknowledgementrequests": (
+        "ShareAcknowledge requests of which a partition failed."
+    ),
     "odradek_fenced_producers": "Responses that told a producer that a newer one has its transactional id.",
     "kafka_brokers": "Running nodes.",
     "kafka_broker_info": "A running node, with its advertised address.",
@@ -65,6 +71,21 @@ HELP: Final[Mapping[str, str]] = {
     "kafka_consumergroup_current_offset_sum": "The sum of a group's committed offsets in a topic.",
     "kafka_consumergroup_lag": "Records from the committed offset to the last stable offset.",
     "kafka_consumergroup_lag_sum": "The sum of a group's lag in a topic.",
+    "kafka_server_group_coordinator_metrics_share_group_count": "Share groups, by state.",
+    "kafka_server_sharepartitionmetrics_inflightmessagecount": (
+        "Offsets from the start offset to the end offset of a share partition."
+    ),
+    "kafka_server_sharepartitionmetrics_inflightbatchcount": "Batches in flight of a share partition.",
+    "kafka_server_sharepartitionmetrics_acquisitionlocktimeout": "Records whose acquisition lock has run out.",
+    "kafka_server_sharegroupmetrics_recordacknowledgements": "Acknowledged records, by the type.",
+    "kafka_server_sharegroupmetrics_deadletterqueuerecordcount": (
+        "Records that were written to the dead-letter queue of a share group."
+    ),
+    "odradek_share_dead_letters_lost": "Records that were archived, and not written to the dead-letter queue.",
+    "odradek_share_deliveries": "Records that ShareFetch requests have acquired.",
+    "odradek_share_partition_records": "Records in flight of a share partition, by their state.",
+    "odradek_share_partition_start_offset": "The start offset of a share partition.",
+    "odradek_share_partition_lag": "Records that are neither acknowledged nor archived.",
     "odradek_event_loop_lag_seconds": "How late the event loop was at the last measurement.",
     "odradek_event_loop_lag_max_seconds": "The largest lag of the event loop in the last minute.",
     "odradek_clock_ahead_seconds": "How far the broker's clock has been advanced.",

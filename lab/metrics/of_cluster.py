@@ -18,6 +18,7 @@ from broker.replicas.partition import Partition
 from broker.transactions.transaction import Transaction
 from lab.faults import Faults
 from lab.metrics.families import Family, Row, counter, gauge, single
+from lab.metrics.of_shares import SHARE_PARTITIONS_MAX, SharePartitionFamilies, share_group_families
 from lab.metrics.of_views import CONTROLLER, cluster_families, group_families, transaction_families
 from lab.views import groups as groups_of
 from lab.views import transactions as transactions_of
@@ -70,7 +71,10 @@ class ClusterMetrics:
         found = [*cluster_families(await self._views.cluster()), *self._nodes(partitions)]
         found += _of_partitions(partitions)
         found += transaction_families(await self._views.transactions())
-        found += group_families(await self._groups())
+        groups = await self._groups()
+        found += group_families(groups)
+        found += share_group_families(groups)
+        found += await self._shares()
         found += self._odradek()
         return found
 
@@ -159,6 +163,17 @@ class ClusterMetrics:
             groups_of.summary(self._cluster, group, offsets, node)
             async for group, offsets, node in in_turns(known[:GROUPS_MAX], GROUPS_PER_TURN)
         ]
+
+    async def _shares(self) -> list[Family]:
+        loaded = [
+            (node.node_id, managed)
+            for node in self._cluster.running_nodes()
+            for managed in node.share.loaded().values()
+        ]
+        found = SharePartitionFamilies()
+        async for node_id, managed in in_turns(loaded[:SHARE_PARTITIONS_MAX], PER_TURN):
+            found.add(node_id, managed)
+        return list(found.families())
 
     # -- the process --------------------------------------------------------------------------------------------
 

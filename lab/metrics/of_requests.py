@@ -17,12 +17,17 @@ _BY_TOPIC: Final = (
     ("failedproducerequests", "failed_produce_requests"),
     ("totalfetchrequests", "fetch_requests"),
     ("failedfetchrequests", "failed_fetch_requests"),
+    ("totalsharefetchrequests", "share_fetch_requests"),
+    ("failedsharefetchrequests", "failed_share_fetch_requests"),
+    ("totalshareacknowledgementrequests", "share_acknowledge_requests"),
+    ("failedshareacknowledgementrequests", "failed_share_acknowledge_requests"),
 )
 _TIMES: Final = (
     ("totaltimems", "total_us"),
     ("localtimems", "local_us"),
     ("remotetimems", "remote_us"),
 )
+ACKNOWLEDGE_TYPES: Final = ("Gap", "Accept", "Release", "Reject", "Renew")
 
 
 def families(metrics: RequestMetrics) -> Iterator[Family]:
@@ -51,6 +56,12 @@ def families(metrics: RequestMetrics) -> Iterator[Family]:
             ("broker_id", "topic"),
             ((key, getattr(counts, field)) for key, counts in metrics.topics.items()),
         )
+    yield counter(
+        "kafka_server_sharegroupmetrics_recordacknowledgements",
+        ("broker_id", "acktype"),
+        (((node, ACKNOWLEDGE_TYPES[kind]), count) for (node, kind), count in metrics.acknowledged.items()),
+    )
+    yield counter("odradek_share_deliveries", ("broker_id", "topic"), metrics.delivered.items())
     yield counter(
         "odradek_fenced_producers",
         ("broker_id", "error"),

@@ -22,6 +22,10 @@ from protocol.versions import message_name
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+SHARE_FETCH: Final = 78
+SHARE_ACKNOWLEDGE: Final = 79
+RENEW: Final = 4
+"""The highest AcknowledgeType."""
 TIMES_KEPT: Final = 1024
 """Number of the newest durations per API that are kept for the quantiles."""
 TOPICS_MAX: Final = 1000
@@ -54,6 +58,10 @@ class TopicCounts:
     failed_produce_requests: int = 0
     fetch_requests: int = 0
     failed_fetch_requests: int = 0
+    share_fetch_requests: int = 0
+    failed_share_fetch_requests: int = 0
+    share_acknowledge_requests: int = 0
+    failed_share_acknowledge_requests: int = 0
 
 
 class RequestMetrics:
@@ -74,6 +82,11 @@ class RequestMetrics:
         Kafka."""
         self.fenced: Counter[tuple[int, int]] = Counter()
         """Number of responses with an error that fences the producer, by node id and error code."""
+        self.acknowledged: Counter[tuple[int, int]] = Counter()
+        """Number of records in acknowledgements of share groups, by node id and AcknowledgeType, also of refused ones, as
+        in Kafka."""
+        self.delivered: Counter[tuple[int, str]] = Counter()
+        """Number of records that share groups have acquired, by node id and topic."""
         self.times: dict[tuple[int, str], Times] = {}
         self.topics: dict[tuple[int, str], TopicCounts] = {}
         self._calls = calls
@@ -118,9 +131,11 @@ class RequestMetrics:
             self._count_produce(node_id, call)
         elif api.key == FETCH:
             self._count_fetch(node_id, call)
+        elif api.key in (SHARE_FETCH, SHARE_ACKNOWLEDGE):
+            self._count_share(node_id, call)
 
     def _of_topic(self, node_id: int, topic: Any) -> TopicCounts:
-        name = topic.name if hasattr(topic, "name") else topic.topic
+        name = getattr(topic, "name", None) or getattr(topic, "topic", None)
         name = name or self._names(topic.topic_id) or ""
         found = self.topics.get((node_id, name))
         if found is None:
@@ -149,6 +164,33 @@ class RequestMetrics:
             counts.fetch_requests += 1
             counts.bytes_out += sum(len(each.records or b"") for each in topic.partitions)
             counts.failed_fetch_requests += any(each.error_code for each in topic.partitions)
+
+    def _count_share(self, node_id: int, call: Call) -> None:
+        """Count a ShareFetch, with the acknowledgements in it, or a ShareAcknowledge."""
+        is_fetch = call.route.api.key == SHARE_FETCH
+        for topic in call.request.topics or ():
+            for partition in topic.partitions:
+                for batch in partition.acknowledgement_batches:
+                    types = batch.acknowledge_types
+                    size = batch.last_offset - batch.first_offset + 1 if len(types) == 1 else 1
+                    for kind in types:
+                        if 0 <= kind <= RENEW and size > 0:
+                            self.acknowledged[node_id, kind] += size
+        for topic in getattr(call.response, "responses", ()):
+            counts = self._of_topic(node_id, topic)
+            failed = any(each.error_code for each in topic.partitions)
+            if not is_fetch:
+                counts.share_acknowledge_requests += 1
+                counts.failed_share_acknowledge_requests += failed
+                continue
+            counts.share_fetch_requests += 1
+            counts.failed_share_fetch_requests += failed
+            counts.bytes_out += sum(len(each.records or b"") for each in topic.partitions)
+            self.delivered[node_id, self._names(topic.topic_id) or ""] += sum(
+                acquired.last_offset - acquired.first_offset + 1
+                for each in topic.partitions
+                for acquired in each.acquired_records
+            )
 
 
 @slotted

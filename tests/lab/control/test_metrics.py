@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from lab.metrics.request_metrics import records_in
 from protocol.batch import build_batch
 from tests.lab.control.conftest import Caller, OpenControl
 from tests.lab.control.test_views import produce, producing
+from tests.lab.explain.staged_groups import ACCEPT, REJECT, RELEASE, ShareMember
+from tools.client.cluster import Cluster
 
 ROOT = Path(__file__).parents[3]
 
@@ -129,6 +132,47 @@ async def test_a_groups_lag_is_that_of_a_read_committed_consumer(caller: Caller)
     assert scraped("kafka_consumergroup_lag", **place) == 2
     assert scraped("kafka_consumergroup_lag_sum", consumergroup="workers", topic="orders") == 2
     assert scraped("kafka_consumergroup_members", consumergroup="workers") == 1
+
+
+async def test_share_groups_are_counted(caller: Caller) -> None:
+    bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
+    async with producing(caller) as producer:
+        await produce(producer, *[b"record"] * 5)
+    await scrape(caller)
+    with ExitStack() as connections:
+
+        class Names:
+            topic, group = "orders", "workers"
+
+            def connect(self) -> Cluster:
+                return connections.enter_context(Cluster(bootstrap))
+
+        def consume() -> None:
+            member = ShareMember(Names())
+            member.configure(errors_deadletterqueue_topic_name="dlq.orders")
+            member.join()
+            member.fetch(4)
+            member.acknowledge(0, 0, RELEASE)
+            member.acknowledge(1, 2, ACCEPT)
+            member.acknowledge(3, 3, REJECT)
+
+        await asyncio.to_thread(consume)
+        scraped = await scrape(caller)
+    place = {"group": "workers", "topic": "orders", "partition": "0"}
+    assert scraped("kafka_server_group_coordinator_metrics_share_group_count", state="Stable") == 1
+    types = "kafka_server_sharegroupmetrics_recordacknowledgements_total"
+    counts = {kind: scraped.total(types, acktype=kind) for kind in ("Accept", "Release", "Reject", "Renew")}
+    assert counts == {"Accept": 2, "Release": 1, "Reject": 1, "Renew": 0}
+    assert scraped("odradek_share_deliveries_total", topic="orders") == 4
+    assert scraped("kafka_server_sharepartitionmetrics_inflightmessagecount", **place) == 4
+    assert scraped("odradek_share_partition_records", **place, state="Available") == 1
+    assert scraped("odradek_share_partition_start_offset", **place) == 0
+    assert scraped("odradek_share_partition_lag", **place) == 2
+    assert scraped("odradek_share_dead_letters_lost_total", group="workers") == 1
+    assert (
+        scraped("kafka_server_brokertopicmetrics_totalshareacknowledgementrequests_total", topic="orders")
+        == 3
+    )
 
 
 async def test_nodes_and_their_leaderships_are_shown(open_control: OpenControl) -> None:
