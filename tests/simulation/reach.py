@@ -6,7 +6,8 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from random import Random
 from typing import Any, NamedTuple
 
@@ -54,6 +55,13 @@ class Reach:
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
         """The clients' coroutines, which run until ``stage.stop`` is set."""
         return ()
+
+    def watching(self) -> AbstractContextManager[object]:
+        """Context of the whole run, for checks inside the broker's functions."""
+        return nullcontext()
+
+    def heard(self, event: Mapping[str, Any]) -> None:
+        """Called with each line of the broker's log."""
 
     def look(self) -> None:
         """Raise ``Broken`` for a violation. Called once per virtual second, and at each change of leaders."""

@@ -10,12 +10,14 @@ from tests.simulation.logins import Logins
 from tests.simulation.reach import Reach
 from tests.simulation.recreated import Recreated
 from tests.simulation.settings import DynamicSettings
+from tests.simulation.shares import Shares
 
 REACHES: Final[dict[str, type[Reach]]] = {
     "deletions": Deletions,
     "recreated": Recreated,
     "settings": DynamicSettings,
     "logins": Logins,
+    "shares": Shares,
 }
 SHARE: Final = 0.25
 """Probability that a seed runs a reach, the same for each reach."""

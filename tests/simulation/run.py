@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -42,6 +42,7 @@ from tests.simulation.logins import known_nonces
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.offsets import Member, OffsetsLedger, mark
 from tests.simulation.reach import Stage
+from tests.simulation.shares import NOT_IN_QUEUE
 from tests.simulation.watch import Watch, truncate_and_check
 from tests.simulation.watermarks import Watermarks, watching
 from tests.simulation.wire import Facts, Wire
@@ -86,8 +87,8 @@ class Trace:
         self._file = path.open("w") if path is not None else None
         self._hash = hashlib.sha256()
         self.reached = rare.watch()
-        self.heard: Callable[[str], object] = lambda event: None
-        """Called with each event of the broker's log."""
+        self.listeners: list[Callable[[Mapping[str, Any]], object]] = []
+        """Called with each line of the broker's log."""
         self.errors: list[str] = []
         """Errors in the broker's log, except those of injected disk faults."""
         self.directory: str | None = None
@@ -113,8 +114,9 @@ class Trace:
             facts = facts.replace(self.directory, "")
         self.say(f"broker {name}: {facts}")
         self.reached.log_line(event)
-        self.heard(event["event"])
-        if name == "error" and "Input/output error" not in facts:
+        for listener in self.listeners:
+            listener(event)
+        if name == "error" and "Input/output error" not in facts and event["event"] != NOT_IN_QUEUE:
             self.errors.append(f"{facts} {event.get('exc_info')!r}")
         raise structlog.DropEvent
 
@@ -163,6 +165,13 @@ class Simulation:
         """Transaction version of clients that support KIP-890."""
         loop.network.on_piece = trace.piece
 
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        with contextlib.ExitStack() as contexts:
+            for reach in self._reaches:
+                contexts.enter_context(reach.watching())
+            yield
+
     async def run(self) -> None:
         """Run the simulation. Raises ``Broken`` if the broker violates a guarantee."""
         await self._start()
@@ -176,7 +185,7 @@ class Simulation:
         )
         looking = Watch(self._cluster, self._watermarks)
         looking.more += [reach.look for reach in self._reaches]
-        self._trace.heard = lambda event: looking.soon() if event == "log truncated" else None
+        self._trace.listeners += [looking.heard, *(reach.heard for reach in self._reaches)]
         watch = asyncio.ensure_future(looking.run())
         tasks = [asyncio.ensure_future(each) for each in self._clients()]
         harm = asyncio.ensure_future(chaos.run(self._seconds))
@@ -388,7 +397,7 @@ def simulate(
         before = use_system(disk)
         try:
             if seconds:
-                with watching(watermarks):
+                with watching(watermarks), simulation.watching():
                     runner.run(simulation.run())
             runner.run(ControlRun(seed, nodes, Path(directory) / "controlled", loop, trace.say).run())
         except BaseException as error:

@@ -7,7 +7,7 @@ run checks all nodes once per virtual second, at each change of leaders or ISR, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -18,6 +18,8 @@ from broker.metadata.listeners import MetadataListener
 from broker.metadata.values import PartitionState, Topic
 from broker.node import Node
 from broker.replicas.partition import Partition
+from broker.share.coordinator.shard import ShareCoordinatorShard
+from broker.share.coordinator.state import ShareCoordinatorState
 from broker.transactions.shard import TransactionShard
 from broker.transactions.transaction import NO_EPOCH
 from storage.log import Log
@@ -71,6 +73,11 @@ class Watch(MetadataListener):
     def on_topic_deleted(self, topic: Topic) -> None:
         for spot in [spot for spot in self._committed if spot[0] == topic.name]:
             del self._committed[spot]
+
+    def heard(self, event: Mapping[str, Any]) -> None:
+        """Called with each line of the broker's log."""
+        if event["event"] == "log truncated":
+            self.soon()
 
     def soon(self) -> None:
         """Check in the next turn of the event loop, when the current change is complete."""
@@ -264,9 +271,28 @@ def _memories(node: Node) -> Iterator[tuple[str, Any, Any]]:
                 rebuilt.replay(batch)
             rebuilt.settle()
             yield f"offsets of partition {index}", group_shard.state.image(), rebuilt.image()
+    for index, share_shard in node.share_coordinator._runtime.items() if node.share_coordinator.known() else ():
+        pruned = share_shard.partition.log_start_offset > 0
+        yield (
+            f"share partitions of partition {index}",
+            _of_shares(share_shard.state, pruned=pruned),
+            _of_shares(_read_shares(share_shard), pruned=pruned),
+        )
     for partition in node.replicas.opened():
         if partition.offline is None:
             yield f"producers of {partition.topic}-{partition.index}", *_producers(partition.log)
+
+
+def _of_shares(state: ShareCoordinatorState, *, pruned: bool) -> dict[str, Any]:
+    # Pruning deletes the records that the last snapshots have made superfluous.
+    return {"offsets": state.offsets} if pruned else vars(state)
+
+
+def _read_shares(shard: ShareCoordinatorShard) -> ShareCoordinatorState:
+    rebuilt = ShareCoordinatorShard(shard.partition, shard._config, shard._clock)
+    for _ in rebuilt.load():
+        pass
+    return rebuilt.state
 
 
 def _read(shard: TransactionShard) -> TransactionShard:

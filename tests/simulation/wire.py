@@ -29,7 +29,7 @@ GROUP, TRANSACTION = 0, 1
 
 # (API, version) of requests that may arrive twice, or after the client has continued. Without KIP-890 a late EndTxn or
 # TxnOffsetCommit applies to the producer's next transaction, in Kafka too, as the epoch is the same.
-SENT_TWICE: Final = frozenset({(0, 11), (0, 12), (22, 4), (24, 3), (26, 5), (28, 5)})
+SENT_TWICE: Final = frozenset({(0, 11), (0, 12), (22, 4), (24, 3), (26, 5), (28, 5), (78, 2), (79, 2)})
 TWICE: Final = 0.03
 LATE_S_MAX: Final = 20.0
 LATE_MARGIN_MS: Final = 15_000
@@ -274,6 +274,15 @@ class Wire:
             link.transport.abort()
             self.latest_frame_ms = max(self.latest_frame_ms, self.now_ms() + LATE_MARGIN_MS)
 
+    def link_to(self, node_id: int) -> Link | None:
+        """The connection to a node, if there is one."""
+        return self._links.get(self._ports.get(node_id, -1))
+
+    def disconnect(self) -> None:
+        """End all connections, as if the client had died."""
+        for port, link in list(self._links.items()):
+            self._drop(port, link)
+
     @property
     def nodes(self) -> list[int]:
         """Ids of the nodes whose addresses are known."""
@@ -364,7 +373,6 @@ class Wire:
         self._coordinators.pop((kind, name), None)
 
     def close(self) -> None:
-        for port, link in list(self._links.items()):
-            self._drop(port, link)
+        self.disconnect()
         for task in self._late:
             task.cancel()
