@@ -360,6 +360,8 @@ class ShareMember:
             answered = {(topic.topic_id, row.partition_index) for topic in answer.responses for row in topic.partitions}
             if not {(place.topic_id, place.index) for place in chosen} <= answered:
                 raise Broken(f"{self.wire.name}: api {api} has no result for one of {sorted(chosen)}")
+            if request.share_session_epoch == FINAL:
+                self._note_possible(chosen)  # if the request has arrived twice, the second one is refused
             return answer
         self._note_possible(chosen)  # perhaps the request has arrived twice, and the first one was carried out
         self.wire.say(f"api {api} in epoch {request.share_session_epoch}: {error.name}")
