@@ -65,6 +65,8 @@ _FETCH: Final = "broker.requests.fetch_reading:FetchReading._replica"
 _HEARTBEAT: Final = "broker.groups.consumer.heartbeat"
 _PARTITION_CHANGE: Final = "broker.metadata.partition_change"
 
+_SHARE: Final = "broker.share.partition.partition:SharePartition"
+
 BY_CALL: Final[dict[str, tuple[str, When]]] = {
     "a repeated batch is answered from the producer state": (f"{_PRODUCERS}.duplicate_of", _is_true),
     "a repeated batch is the oldest of five": (
@@ -239,6 +241,43 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
         "broker.metadata.replication_control.record_for_failed_replica",
         _is_true,
     ),
+    "a new leader finds dead letters of the former one": (
+        f"{_SHARE}.load",
+        lambda change, *_: change is not None,
+    ),
+    "a new leader finds records of a share group without a state between others": (
+        f"{_SHARE}.load",
+        lambda _, partition, *__: partition.first_gap() is not None,
+    ),
+    "acknowledgements are refused, or not written": (f"{_SHARE}._undo", lambda *_: True),
+    "a lock of a share group runs out while its record is being written": (
+        f"{_SHARE}.expire",
+        lambda change, partition, *_: any(each.in_transition for each in partition.in_flight()),
+    ),
+    "a record reaches the delivery limit": (
+        f"{_SHARE}.expire",
+        lambda change, *_: change is not None and bool(change.dead_letters),
+    ),
+    "records of an aborted transaction are archived": (
+        "broker.share.partition.acquiring:Acquisition._without_aborted",
+        lambda *_: True,
+    ),
+    "the log start passes the start offset of a share partition": (
+        "broker.share.partition.records:InFlightRecords.advance_start",
+        lambda *_: True,
+    ),
+    "share partitions leave the memory with the last session": (
+        "broker.share.manager:SharePartitionManager._drop",
+        lambda _, manager, managed: not manager.sessions.has_members(managed.key.group_id),
+    ),
+    "an administrator moves the offsets of a share group": (
+        "broker.share.coordinator.state:ShareCoordinatorState.initialize",
+        lambda found, state, key, *_, **__: key in state.offsets and hasattr(found, "key"),
+    ),
+    "the log of share partitions is pruned": (
+        "broker.share.coordinator.state:ShareCoordinatorState.deletable_offset",
+        lambda offset, *_: offset > 0,
+    ),
 }
 
 BY_LOG: Final[dict[str, tuple[str, Callable[[dict[str, Any]], bool]]]] = {
@@ -291,6 +330,16 @@ BY_LOG: Final[dict[str, tuple[str, Callable[[dict[str, Any]], bool]]]] = {
         "finishing a decided transaction",
         lambda line: line["state"] == TransactionState.PREPARE_ABORT.name,
     ),
+    "a write to a share coordinator is fenced": ("share partition fenced", lambda line: True),
+    "a session of a share group's member expires": (
+        "session of a share group's member has expired",
+        lambda line: True,
+    ),
+    "a dead letter cannot be written": (
+        "records not written to the dead-letter queue",
+        lambda line: True,
+    ),
+    "the end of a lock cannot be written": ("end of record locks not written", lambda line: True),
     "a session expires": ("group has lost members", lambda line: True),
     "a member does not revoke in time": (
         "group has lost members",

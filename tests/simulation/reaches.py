@@ -19,13 +19,15 @@ REACHES: Final[dict[str, type[Reach]]] = {
     "logins": Logins,
     "shares": Shares,
 }
-SHARE: Final = 0.25
-"""Probability that a seed runs a reach, the same for each reach."""
+PROBABILITY: Final = 0.25
+"""Probability that a seed runs a reach, if it is not in ``PROBABILITIES``."""
+PROBABILITIES: Final = {"shares": 0.6}
 
 
 def drawn(seed: int, nodes: int, names: list[str] | None = None) -> list[Reach]:
     """The reaches that the seed selects, or the reaches with these ``names``."""
     random = Random(f"{seed}/drawn")
-    shares = {name: random.random() for name in REACHES}
-    chosen = [name for name, share in shares.items() if share < SHARE] if names is None else names
-    return [REACHES[name](Random(f"{seed}/reach/{name}"), nodes) for name in chosen]
+    numbers = {name: random.random() for name in REACHES}
+    chosen = [name for name in REACHES if numbers[name] < PROBABILITIES.get(name, PROBABILITY)]
+    names = chosen if names is None else names
+    return [REACHES[name](Random(f"{seed}/reach/{name}"), nodes) for name in names]

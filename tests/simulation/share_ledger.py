@@ -17,7 +17,7 @@ class Place(NamedTuple):
 
     topic: str
     topic_id: UUID
-    index: int
+    partition: int
 
 
 class Delivery(NamedTuple):
@@ -53,7 +53,9 @@ class OfPartition:
 class ShareLedger:
     """The members of one group write it, and the checks at the end of a run read it."""
 
-    def __init__(self, group_id: str, *, delivery_count_limit: int, lock_ms: int, dead_letter_topic: str) -> None:
+    def __init__(
+        self, group_id: str, *, delivery_count_limit: int, lock_ms: int, dead_letter_topic: str
+    ) -> None:
         self.group_id = group_id
         self.lock_ms = lock_ms
         self.delivery_count_limit = delivery_count_limit
@@ -90,7 +92,9 @@ class ShareLedger:
 
     # ---- at the end
 
-    def check(self, place: Place, stored: StoredState, visible: Collection[int], aborted: Collection[int]) -> None:
+    def check(
+        self, place: Place, stored: StoredState, visible: Collection[int], aborted: Collection[int]
+    ) -> None:
         """Compare with the state at the share coordinator.
 
         ``visible``: the offsets that the group may get, from the log start on. ``aborted``: the offsets of aborted
@@ -126,7 +130,9 @@ class ShareLedger:
         known = self.at(place)
         missing = known.rejected - set(queued) - known.not_in_queue
         if missing:
-            raise Broken(f"{self.group_id}: {place}: rejected, but not in the dead-letter queue: {sorted(missing)}")
+            raise Broken(
+                f"{self.group_id}: {place}: rejected, but not in the dead-letter queue: {sorted(missing)}"
+            )
         for offset in queued:
             if offset not in known.maybe_rejected and known.acquired[offset] < self.delivery_count_limit:
                 raise Broken(

@@ -186,13 +186,11 @@ class ShareMember:
             if (topic := self._stage.cluster.metadata.topic_by_id(row.topic_id)) is not None
             for index in row.partitions
         }
-        self.wire.say(f"has {sorted((each.topic, each.index) for each in self._assigned)}")
+        self.wire.say(f"has {sorted((each.topic, each.partition) for each in self._assigned)}")
 
     async def _has_no_lag(self, topics: Sequence[str]) -> bool:
         """Whether the group has acknowledged all records."""
-        names = [
-            DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0, 1]) for name in topics
-        ]
+        names = [DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0, 1]) for name in topics]
         group = DescribeShareGroupOffsetsRequestGroup(group_id=self._ledger.group_id, topics=names)
         request = DescribeShareGroupOffsetsRequest(groups=[group])
         try:
@@ -215,9 +213,9 @@ class ShareMember:
 
     async def _work(self) -> None:
         by_node: dict[int, set[Place]] = {}
-        for place in sorted(self._assigned, key=lambda place: (place.topic, place.index)):
+        for place in sorted(self._assigned, key=lambda place: (place.topic, place.partition)):
             with suppress(Gone):
-                node_id, _ = await self.wire.leader(place.topic, place.index)
+                node_id, _ = await self.wire.leader(place.topic, place.partition)
                 by_node.setdefault(node_id, set()).add(place)
         nodes = sorted(by_node.keys() | {each for each in self._sessions if self._sessions[each].held})
         if not nodes:
@@ -235,7 +233,7 @@ class ShareMember:
         named = (wanted if not session.epoch else wanted - session.places) | chosen.keys()
         rows = {
             place: share_fetch.FetchPartition(
-                partition_index=place.index,
+                partition_index=place.partition,
                 acknowledgement_batches=_batches(
                     share_fetch.AcknowledgementBatch, chosen.get(place, {}), random
                 ),
@@ -259,7 +257,7 @@ class ShareMember:
                 for topic_id, places in _by_topic(rows).items()
             ],
             forgotten_topics_data=[
-                share_fetch.ForgottenTopic(topic_id=topic_id, partitions=[each.index for each in places])
+                share_fetch.ForgottenTopic(topic_id=topic_id, partitions=[each.partition for each in places])
                 for topic_id, places in _by_topic(forgotten).items()
             ],
         )
@@ -268,12 +266,14 @@ class ShareMember:
         if answer is None:
             return
         session.places = (session.places | named) - forgotten
-        by_key = {(place.topic_id, place.index): place for place in (session.places | forgotten)}
+        by_key = {(place.topic_id, place.partition): place for place in (session.places | forgotten)}
         for topic in answer.responses:
             for row in topic.partitions:
                 place = by_key.get((topic.topic_id, row.partition_index))
                 if place is None:
-                    raise Broken(f"{self.wire.name} got {topic.topic_id}-{row.partition_index} without asking")
+                    raise Broken(
+                        f"{self.wire.name} got {topic.topic_id}-{row.partition_index} without asking"
+                    )
                 self._note_errors(place, ErrorCode(row.error_code))
                 self._settle(session, place, chosen, ErrorCode(row.acknowledge_error_code))
                 if row.acquired_records:
@@ -284,7 +284,7 @@ class ShareMember:
         records = bytes(row.records or b"")
         batches = list(whole_batches(records))
         if self.wire.facts.topic_id(place.topic) == place.topic_id:
-            self.wire.facts.shown(place.topic, place.index, records)
+            self.wire.facts.shown(place.topic, place.partition, records)
         control = {
             offset
             for batch in batches
@@ -302,7 +302,7 @@ class ShareMember:
                 self._ledger.delivered(place, offset, delivery)
                 held[offset] = delivery
         self.wire.say(
-            f"{place.topic}-{place.index}: "
+            f"{place.topic}-{place.partition}: "
             f"{[(each.first_offset, each.last_offset, each.delivery_count) for each in row.acquired_records]}"
         )
 
@@ -313,10 +313,8 @@ class ShareMember:
         chosen = self._choose(node_id, session, renews=renews)
         rows = {
             place: share_acknowledge.AcknowledgePartition(
-                partition_index=place.index,
-                acknowledgement_batches=_batches(
-                    share_acknowledge.AcknowledgementBatch, kinds, self._random
-                ),
+                partition_index=place.partition,
+                acknowledgement_batches=_batches(share_acknowledge.AcknowledgementBatch, kinds, self._random),
             )
             for place, kinds in chosen.items()
         }
@@ -328,14 +326,16 @@ class ShareMember:
             share_session_epoch=epoch,
             is_renew_ack=renews,
             topics=[
-                share_acknowledge.AcknowledgeTopic(topic_id=topic_id, partitions=[rows[each] for each in places])
+                share_acknowledge.AcknowledgeTopic(
+                    topic_id=topic_id, partitions=[rows[each] for each in places]
+                )
                 for topic_id, places in _by_topic(rows).items()
             ],
         )
         answer = await self._ask(node_id, session, SHARE_ACKNOWLEDGE, request, chosen)
         if answer is None:
             return
-        by_key = {(place.topic_id, place.index): place for place in chosen}
+        by_key = {(place.topic_id, place.partition): place for place in chosen}
         for topic in answer.responses:
             for row in topic.partitions:
                 error = ErrorCode(row.error_code)
@@ -357,13 +357,19 @@ class ShareMember:
             if request.share_session_epoch == INITIAL:
                 session.link = self.wire.link_to(node_id)
             session.epoch += 1
-            answered = {(topic.topic_id, row.partition_index) for topic in answer.responses for row in topic.partitions}
-            if not {(place.topic_id, place.index) for place in chosen} <= answered:
+            answered = {
+                (topic.topic_id, row.partition_index)
+                for topic in answer.responses
+                for row in topic.partitions
+            }
+            if not {(place.topic_id, place.partition) for place in chosen} <= answered:
                 raise Broken(f"{self.wire.name}: api {api} has no result for one of {sorted(chosen)}")
             if request.share_session_epoch == FINAL:
                 self._note_possible(chosen)  # if the request has arrived twice, the second one is refused
             return answer
-        self._note_possible(chosen)  # perhaps the request has arrived twice, and the first one was carried out
+        self._note_possible(
+            chosen
+        )  # perhaps the request has arrived twice, and the first one was carried out
         self.wire.say(f"api {api} in epoch {request.share_session_epoch}: {error.name}")
         if error not in SESSION_ENDED and error not in TRY_AGAIN:
             raise Broken(f"{self.wire.name}: api {api} fails with {error.name}")
@@ -383,8 +389,8 @@ class ShareMember:
 
     def _note_errors(self, place: Place, error: ErrorCode) -> None:
         if error is not NONE:
-            self.wire.say(f"{place.topic}-{place.index}: {error.name}")
-            self.wire.forget_leader(place.topic, place.index)
+            self.wire.say(f"{place.topic}-{place.partition}: {error.name}")
+            self.wire.forget_leader(place.topic, place.partition)
 
     # ---- acknowledgements
 
@@ -414,13 +420,15 @@ class ShareMember:
         if not kinds:
             return
         if error is not NONE:
-            self.wire.say(f"acknowledges {place.topic}-{place.index}: {error.name}")
+            self.wire.say(f"acknowledges {place.topic}-{place.partition}: {error.name}")
         known = self._ledger.at(place)
         if error not in REFUSED:
             self._note_possible({place: kinds})
         if error is NONE:
             certain = {offset for offset in kinds if self._is_certain(session, held.get(offset))}
-            self._ledger.accepted(place, [each for each in kinds if kinds[each] == ACCEPT and each in certain])
+            self._ledger.accepted(
+                place, [each for each in kinds if kinds[each] == ACCEPT and each in certain]
+            )
             if self._ledger.dead_letter_topic:
                 known.rejected.update(each for each in certain if kinds[each] == REJECT)
         for offset, kind in kinds.items():

@@ -36,7 +36,9 @@ class Model:
         self.overdue: set[int] = set()
         """The records whose lock had run out at the last look."""
 
-    def acquire(self, member_id: str, acquired: list[Acquired], now_ms: int, until_ms: int, limit: int) -> None:
+    def acquire(
+        self, member_id: str, acquired: list[Acquired], now_ms: int, until_ms: int, limit: int
+    ) -> None:
         for first, last, count in acquired:
             for offset in range(first, last + 1):
                 holder = self.locks.get(offset)
@@ -86,7 +88,9 @@ class Model:
         if start_offset < self.start_offset:
             self._fail(f"the start offset goes back from {self.start_offset} to {start_offset}")
         self.start_offset = start_offset
-        overdue = {offset for offset, lock in self.locks.items() if offset >= start_offset and lock[1] < now_ms}
+        overdue = {
+            offset for offset, lock in self.locks.items() if offset >= start_offset and lock[1] < now_ms
+        }
         late = sorted(overdue & self.overdue)
         if late:
             self._fail(f"locks have not ended at {now_ms}: {[(each, self.locks[each]) for each in late]}")
@@ -146,7 +150,9 @@ class ShareWatch:
 
     def _follow_load(self, _: Any, __: Any, managed: ManagedSharePartition, *___: Any) -> None:
         key = managed.key
-        self.model(managed.state).name = (
+        self.model(
+            managed.state
+        ).name = (
             f"{key.group_id} of {managed.partition.topic}-{key.partition} in epoch {managed.leader_epoch}"
         )
 
@@ -154,7 +160,14 @@ class ShareWatch:
         self._acquired(managed, result[1])
 
     def _follow_acquire(
-        self, result: list[Acquired], state: SharePartition, member_id: str, _: Any, __: Any, settings: Any, ___: Any
+        self,
+        result: list[Acquired],
+        state: SharePartition,
+        member_id: str,
+        _: Any,
+        __: Any,
+        settings: Any,
+        ___: Any,
     ) -> None:
         now_ms = self.now_ms()
         until_ms = now_ms + settings.record_lock_duration_ms

@@ -83,7 +83,7 @@ class Shares(Reach):
         }
         self._ledgers[MOVED].resets = True
         self._watch = ShareWatch(self._acquired)
-        self._is_configured = False
+        self._configured = asyncio.Event()
         self._stored: dict[tuple[ShareCoordinatorShard, SharePartitionKey], tuple[int, int]] = {}
 
     def arguments(self, topic_settings: str) -> list[str]:
@@ -125,8 +125,7 @@ class Shares(Reach):
                 yield self._run(member, drains=index == 1 and group != MOVED)
 
     async def _run(self, member: ShareMember, *, drains: bool) -> None:
-        while not self._is_configured:
-            await asyncio.sleep(0.1)
+        await self._configured.wait()
         await member.run()
         if drains:
             await member.drain([ORDERS])
@@ -134,7 +133,7 @@ class Shares(Reach):
     # ---- the administrator
 
     async def _administrate(self, wire: Wire) -> None:
-        while not self._is_configured:
+        while not self._configured.is_set():
             try:
                 await self._configure(wire)
             except Gone:
@@ -169,11 +168,12 @@ class Shares(Reach):
         errors = [ErrorCode(each.error_code).name for each in answer.responses if each.error_code]
         if errors:
             raise Gone(str(errors))
-        self._is_configured = all(
+        if all(
             settings_of(node.config, node.metadata, group).auto_offset_reset == EARLIEST
             for node in self.stage.cluster.running_nodes()
             for group in self._ledgers
-        )
+        ):
+            self._configured.set()
 
     async def _move(self, wire: Wire) -> None:
         """Move or delete the start offsets of a group. That is refused while it has members."""
@@ -267,9 +267,9 @@ class Shares(Reach):
                 topic = topics.get(place.topic)
                 if topic is None or topic.topic_id != place.topic_id:
                     continue
-                key = SharePartitionKey(group, place.topic_id, place.index)
-                leader = self.stage.cluster.running(topic.partitions[place.index].leader)
-                replica = leader.replicas.get(place.topic, place.index) if leader is not None else None
+                key = SharePartitionKey(group, place.topic_id, place.partition)
+                leader = self.stage.cluster.running(topic.partitions[place.partition].leader)
+                replica = leader.replicas.get(place.topic, place.partition) if leader is not None else None
                 if replica is None:
                     raise Broken(f"{place} has no leader although all nodes run")
                 everything, committed = (
@@ -279,7 +279,7 @@ class Shares(Reach):
                 aborted = everything - committed if group == COMMITTED else set()
                 visible = [each for each in everything - aborted if each >= replica.log_start_offset]
                 ledger.check(place, stored.get(key, StoredState()), visible, aborted)
-                ledger.check_dead_letters(place, queued.get((group, place.topic, place.index), set()))
+                ledger.check_dead_letters(place, queued.get((group, place.topic, place.partition), set()))
             delivered = sum(len(each.delivered) for each in ledger.places.values())
             accepted = sum(len(each.accepted) for each in ledger.places.values())
             self.stage.say(f"{group}: {delivered} records delivered, {accepted} accepted")
@@ -312,7 +312,9 @@ def _check_written(managed: ManagedSharePartition, stored: StoredState) -> None:
         if each.state is not RecordState.ACKNOWLEDGED or each.in_transition:
             continue
         for offset in range(each.first_offset, each.last_offset + 1):
-            if offset >= stored.start_offset and not any(at.first_offset <= offset <= at.last_offset for at in states):
+            if offset >= stored.start_offset and not any(
+                at.first_offset <= offset <= at.last_offset for at in states
+            ):
                 raise Broken(
                     f"{managed.key}: {offset} is acknowledged at the leader in epoch {managed.leader_epoch}, "
                     f"but stored is {stored}"

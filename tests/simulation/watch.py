@@ -271,7 +271,9 @@ def _memories(node: Node) -> Iterator[tuple[str, Any, Any]]:
                 rebuilt.replay(batch)
             rebuilt.settle()
             yield f"offsets of partition {index}", group_shard.state.image(), rebuilt.image()
-    for index, share_shard in node.share_coordinator._runtime.items() if node.share_coordinator.known() else ():
+    for index, share_shard in (
+        node.share_coordinator._runtime.items() if node.share_coordinator.known() else ()
+    ):
         pruned = share_shard.partition.log_start_offset > 0
         yield (
             f"share partitions of partition {index}",
