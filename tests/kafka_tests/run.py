@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -284,5 +285,11 @@ def _run_named(tests: Sequence[str], against: str, *, skipped: bool) -> int:
     return int(failed)
 
 
+def end_at_sigterm() -> None:
+    """Let SIGTERM, which ``timeout`` sends, raise SystemExit: the JVM and the clusters of the tests end with this process."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
 if __name__ == "__main__":
+    end_at_sigterm()
     sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import pytest
 
 from tests.kafka_tests import run
 from tests.kafka_tests.run import AGAINST, DIFFERENCES, FAILED_TOO, SETS, SKIPS, Result, judged
+from tests.support.deadlines import HANG_S
 
 TRANSACTIONS = "kafka.api.TransactionsTest"
 CHOSEN = (
@@ -120,6 +125,25 @@ def test_only_the_tests_that_fail_run_with_kafka(monkeypatch: pytest.MonkeyPatch
 def test_a_class_without_tests_has_failed(monkeypatch: pytest.MonkeyPatch, against: str):
     monkeypatch.setattr(run, "_one_jvm", lambda *_: iter([("a.B", [])]))
     assert [result.verdict for _, results in run.run(["a.B"], against) for result in results] == ["failed"]
+
+
+def test_the_jvm_ends_with_a_run_that_is_terminated(tmp_path: Path):
+    jvm = tmp_path / "java"
+    jvm.write_text("#!/bin/sh\necho $$ >&3\nexec sleep 600\n")
+    jvm.chmod(0o755)
+    program = (
+        "import os, sys; from tests.kafka_tests import run; os.dup2(1, 3, inheritable=True)\n"
+        "run.java, run._kafkas = lambda: sys.argv[1], lambda against: []\n"
+        "popen = run.subprocess.Popen; run.subprocess.Popen = lambda *a, **b: popen(*a, **b, pass_fds=[3])\n"
+        "run.end_at_sigterm(); list(run.run(['a.B'], 'kafka'))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, jvm], stdout=subprocess.PIPE) as runner:
+        assert runner.stdout is not None
+        pid = int(runner.stdout.readline())
+        runner.terminate()
+        assert runner.wait(HANG_S) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_a_run_continues_after_the_last_class(
