@@ -129,7 +129,7 @@ class ShareFetching:
         taken = self._taken()
         wanted = self._wanted
         records_left, bytes_left = wanted.records_max, wanted.max_bytes
-        has_data = False
+        read: list[ManagedSharePartition] = []
         for cached, managed in taken:
             if cached in self._errors:
                 continue
@@ -141,7 +141,7 @@ class ShareFetching:
                 continue
             bytes_max = min(wanted.max_bytes // len(taken), bytes_left)
             error, acquired, records = self._acquire(
-                cached, managed, records_left, bytes_max, whole_first_batch=not has_data
+                cached, managed, records_left, bytes_max, whole_first_batch=not read
             )
             answer.error_code = error
             if acquired:
@@ -152,10 +152,10 @@ class ShareFetching:
                 ]
                 records_left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
                 bytes_left = max(bytes_left - len(records), 0)
-                has_data = True
+                read.append(managed)
                 self._node.share.watch_locks(managed)
-        for _, managed in taken:
-            managed.notify()
+        for managed in read:
+            managed.notify_all_groups()
         return answers
 
     def _acquire(

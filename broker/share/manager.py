@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
+from uuid import UUID
 
 from broker.clock import NOTHING_DONE, Domain
 from broker.coordinator_runtime.shard import verdict_at
@@ -73,6 +74,7 @@ class ManagedSharePartition:
 
     __slots__ = (
         "attempts",
+        "beside",
         "dead_letters",
         "dead_letters_lost",
         "due_ms",
@@ -86,9 +88,13 @@ class ManagedSharePartition:
         "watchers",
     )
 
-    def __init__(self, key: SharePartitionKey, partition: Partition) -> None:
+    def __init__(
+        self, key: SharePartitionKey, partition: Partition, beside: list[ManagedSharePartition]
+    ) -> None:
         self.key = key
         self.partition = partition
+        self.beside = beside
+        """The share partitions of all groups that fetch from this topic partition, this one included."""
         self.leader_epoch = partition.leader_epoch
         self.state = SharePartition()
         self.is_active = False
@@ -108,6 +114,11 @@ class ManagedSharePartition:
     def notify(self) -> None:
         for watcher in tuple(self.watchers):
             watcher()
+
+    def notify_all_groups(self) -> None:
+        """Call the watchers of all groups, because a fetch has acquired records of the topic partition, as in Kafka."""
+        for each in self.beside:
+            each.notify()
 
 
 class SharePartitionManager(MetadataListener):
@@ -135,6 +146,8 @@ class SharePartitionManager(MetadataListener):
         self._life = life
         self._dead_letters = DeadLetterQueues(config, clock, metadata, replicas, peers)
         self._partitions: dict[SharePartitionKey, ManagedSharePartition] = {}
+        self._of_logs: dict[tuple[UUID, int], list[ManagedSharePartition]] = {}
+        """The same share partitions, by topic id and partition."""
         self._settings: dict[str, ShareGroupSettings] = {}
         self.sessions = ShareSessionCache(config.group_share_max_share_sessions)
         metadata.subscribe(self)
@@ -183,7 +196,9 @@ class SharePartitionManager(MetadataListener):
             found = self._replicas.leader(topic, key.partition)
             if isinstance(found, ErrorCode):
                 return found
-            managed = self._partitions[key] = ManagedSharePartition(key, found)
+            beside = self._of_logs.setdefault((key.topic_id, key.partition), [])
+            managed = self._partitions[key] = ManagedSharePartition(key, found, beside)
+            beside.append(managed)
             start_in_background(self._load(managed, on_failed), self._life)
         return managed
 
@@ -268,7 +283,8 @@ class SharePartitionManager(MetadataListener):
         await sleep(0)
         outcome = client_error(await self._persist(managed, change))
         if outcome.error is not NONE:
-            managed.state.roll_back(change)
+            if managed.state.roll_back(change):
+                managed.notify()
             if outcome.error in FENCING:
                 log.info("share partition fenced", **_named(managed), reason=outcome.message)
                 self._drop(managed)
@@ -408,15 +424,17 @@ class SharePartitionManager(MetadataListener):
         for partition in topic.partitions:
             self._drop_partition(topic.topic_id, partition.index)
 
-    def _drop_partition(self, topic_id: object, index: int) -> None:
-        for managed in list(self._partitions.values()):
-            if managed.key.partition == index and managed.key.topic_id == topic_id:
-                self._drop(managed)
+    def _drop_partition(self, topic_id: UUID, index: int) -> None:
+        for managed in tuple(self._of_logs.get((topic_id, index), ())):
+            self._drop(managed)
 
     def _drop(self, managed: ManagedSharePartition) -> None:
         """Remove a share partition from memory. Fetches that wait for it get none of its records any more."""
         if self._partitions.get(managed.key) is managed:
             del self._partitions[managed.key]
+            managed.beside.remove(managed)
+            if not managed.beside:
+                del self._of_logs[managed.key.topic_id, managed.key.partition]
         managed.is_active, managed.is_fenced = False, True
         if managed.timer is not None:
             managed.timer.cancel()
@@ -433,7 +451,7 @@ class SharePartitionManager(MetadataListener):
 class _RemovedLogs(PartitionListener[Partition]):
     """Drops the share partitions of logs that were deleted, moved to another node, or failed."""
 
-    def __init__(self, drop: Callable[[object, int], None]) -> None:
+    def __init__(self, drop: Callable[[UUID, int], None]) -> None:
         self._drop = drop
 
     def removed(self, partition: Partition) -> None:

@@ -7,11 +7,11 @@ import pytest
 
 from broker.metadata.creation import NewTopic
 from broker.metadata.results import ApiError
-from broker.share.state import RecordState
+from broker.share.state import Outcome, RecordState, SharePartitionKey, StoredState
 from protocol.batch import batches
 from protocol.errors import ErrorCode
 from protocol.record import Record
-from tests.broker.share.world import GROUP, REJECT, RELEASE, ShareWorld, turns
+from tests.broker.share.world import GROUP, REJECT, RELEASE, ShareWorld, acquired, turns
 
 QUEUE = "dlq.g"
 
@@ -198,6 +198,25 @@ async def test_records_that_cannot_be_written_are_archived_all_the_same(
     assert controller(world).asked == 0
     assert states(world) == [(0, 0, RecordState.ARCHIVING), (0, 0, RecordState.ARCHIVED)]
     assert name not in world.cluster.topics or not letters(world)
+
+
+async def test_an_archived_state_that_is_not_written_moves_the_start_and_wakes_fetches(make, monkeypatch):
+    world = make(group_share_partition_max_record_locks="100")
+    write = world.persister.write
+
+    async def without_archived(key: SharePartitionKey, state: StoredState) -> Outcome:
+        if state.batches[0].state == RecordState.ARCHIVED:
+            return Outcome(ErrorCode.invalid_request)
+        return await write(key, state)
+
+    monkeypatch.setattr(world.persister, "write", without_archived)
+    world.produce(100, 1)
+    assert await world.acquired(0, 0) == [(0, 99, 1)]
+    waiting = world.start_fetch(0, 0, member="m2", max_wait_ms=500, connection=2)
+    await world.acknowledge(1, {0: [(0, 99, [REJECT])]})
+    await turns()
+    assert states(world) == [(0, 99, RecordState.ARCHIVING)]
+    assert acquired(waiting.result()) == [(100, 100, 1)]
 
 
 async def test_without_the_feature_level_records_are_archived_at_once(make):

@@ -273,6 +273,19 @@ async def test_the_arrival_of_another_acknowledgement_wakes_a_fetch(world):
     assert acquired(waiting.result()) == [(3, 3, 2)]
 
 
+async def test_a_fetch_that_acquires_records_wakes_those_of_other_groups(world):
+    world.initialize("g2", start_offset=0)
+    world.produce(10)
+    assert await world.acquired(0, 0) == [(0, 9, 1)]
+    waiting = world.start_fetch(0, 0, member=OTHER, max_wait_ms=WAIT_MS, connection=2)
+    await world.ack(1, (3, 3, [RELEASE]))
+    await turns()
+    assert not waiting.done()
+    assert await world.acquired(0, 0, group="g2", connection=3) == [(0, 9, 1)]
+    await turns()
+    assert acquired(waiting.result()) == [(3, 3, 2)]
+
+
 async def test_the_end_of_a_session_wakes_nobody(world):
     world.produce(10)
     assert await world.acquired(0, 0) == [(0, 9, 1)]
