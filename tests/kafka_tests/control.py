@@ -55,6 +55,12 @@ STAND_IN: Final = "STAND-IN"
 SUPER_USER: Final = "User:stand-in"
 AUTHORIZER: Final = "authorizer.class.name"
 PROTOCOLS: Final = "listener.security.protocol.map"
+PERSISTER: Final = "group.share.persister.class.name"
+"""With an empty name the tests have a persister that keeps nothing. Here the share coordinator keeps the states on one node."""
+ONE_SHARE_COORDINATOR: Final = {
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+}
 REASON_LINES_MAX: Final = 12
 
 
@@ -156,6 +162,8 @@ def _of_broker(settings: Mapping[str, str]) -> dict[str, str]:
         for name, value in settings.items()
         if name not in LEFT_OUT and not name.startswith(QUORUM) and not name.endswith(PRINCIPAL_BUILDER)
     }
+    if kept.pop(PERSISTER, None) == "":
+        kept = ONE_SHARE_COORDINATOR | kept
     if kept.get(AUTHORIZER):
         kept["super.users"] = ";".join(filter(None, (kept.get("super.users"), SUPER_USER)))
         kept[PROTOCOLS] = ",".join(filter(None, (kept.get(PROTOCOLS), f"{STAND_IN}:PLAINTEXT")))
