@@ -56,7 +56,7 @@ SUPER_USER: Final = "User:stand-in"
 AUTHORIZER: Final = "authorizer.class.name"
 PROTOCOLS: Final = "listener.security.protocol.map"
 PERSISTER: Final = "group.share.persister.class.name"
-"""With an empty name the tests have a persister that keeps nothing. Here the share coordinator keeps the states on one node."""
+"""With an empty name a test has a persister that keeps nothing. Here a share coordinator on one node keeps the states."""
 ONE_SHARE_COORDINATOR: Final = {
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",

@@ -133,8 +133,8 @@ def _one_jvm(
         )
         stack.callback(process.kill)
         assert process.stdin is not None
-        process.stdin.write("\n".join(choice))
-        process.stdin.close()
+        process.stdin.write("\n".join(choice) + "\n\n")
+        process.stdin.flush()  # and stays open: the JVM ends with this process
         left = list(classes)
         for name, results in _classes(_events(process)):
             if name:
@@ -175,6 +175,7 @@ def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 def _kill_later(process: subprocess.Popen[str]) -> threading.Timer:
     timer = threading.Timer(2 * HANG_S, process.kill)
+    timer.daemon = True  # SystemExit may be raised at any line
     timer.start()
     return timer
 
@@ -286,7 +287,7 @@ def _run_named(tests: Sequence[str], against: str, *, skipped: bool) -> int:
 
 
 def end_at_sigterm() -> None:
-    """Let SIGTERM, which ``timeout`` sends, raise SystemExit: the JVM and the clusters of the tests end with this process."""
+    """Let SIGTERM, which ``timeout`` sends, raise SystemExit, so that the JVM and the clusters of the tests end, too."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.kafka_tests import run
 from tests.kafka_tests.run import AGAINST, DIFFERENCES, FAILED_TOO, SETS, SKIPS, Result, judged
-from tests.support.deadlines import HANG_S
+from tests.support.deadlines import HANG_S, Deadline
 
 TRANSACTIONS = "kafka.api.TransactionsTest"
 CHOSEN = (
@@ -127,9 +128,11 @@ def test_a_class_without_tests_has_failed(monkeypatch: pytest.MonkeyPatch, again
     assert [result.verdict for _, results in run.run(["a.B"], against) for result in results] == ["failed"]
 
 
-def test_the_jvm_ends_with_a_run_that_is_terminated(tmp_path: Path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_jvm_ends_with_the_run(tmp_path: Path, number: signal.Signals):
+    """A JVM ends when its standard input does (`launcher/Lines.java`), and so does ``cat``."""
     jvm = tmp_path / "java"
-    jvm.write_text("#!/bin/sh\necho $$ >&3\nexec sleep 600\n")
+    jvm.write_text("#!/bin/sh\necho $$ >&3\nexec cat >/dev/null\n")
     jvm.chmod(0o755)
     program = (
         "import os, sys; from tests.kafka_tests import run; os.dup2(1, 3, inheritable=True)\n"
@@ -140,10 +143,21 @@ def test_the_jvm_ends_with_a_run_that_is_terminated(tmp_path: Path):
     with subprocess.Popen([sys.executable, "-c", program, jvm], stdout=subprocess.PIPE) as runner:
         assert runner.stdout is not None
         pid = int(runner.stdout.readline())
-        runner.terminate()
-        assert runner.wait(HANG_S) == 128 + signal.SIGTERM
-    with pytest.raises(ProcessLookupError):
+        assert _is_there(pid)
+        runner.send_signal(number)
+        runner.wait(HANG_S)
+    deadline = Deadline()
+    while _is_there(pid):
+        deadline.check("the JVM has ended")
+        time.sleep(0.01)
+
+
+def _is_there(pid: int) -> bool:
+    try:
         os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_a_run_continues_after_the_last_class(

@@ -1,5 +1,7 @@
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
 import java.util.HashSet;
@@ -19,10 +21,15 @@ final class Lines {
     final Map<String, String> left = new LinkedHashMap<>();
     private final PrintStream out = System.out;
 
-    /** Reads standard input. What the tests print from then on goes to the standard error output. */
+    /**
+     * Reads standard input up to an empty line. What the tests print from then on goes to the standard error output.
+     *
+     * <p>The end of standard input is the end of the runner, however it has ended, and ends this JVM.
+     */
     Lines() throws IOException {
         System.setOut(System.err);
-        for (String line : new String(System.in.readAllBytes()).lines().toList()) {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = in.readLine(); line != null && !line.isEmpty(); line = in.readLine()) {
             if (line.startsWith("+")) {
                 chosen.add(line.substring(1));
             } else {
@@ -30,6 +37,18 @@ final class Lines {
                 left.put(parts[0], parts[1]);
             }
         }
+        Thread watch = new Thread(() -> haltAtEnd(in), "end of the runner");
+        watch.setDaemon(true);
+        watch.start();
+    }
+
+    private static void haltAtEnd(BufferedReader in) {
+        try {
+            in.read();
+        } catch (IOException error) {
+            // the pipe is broken
+        }
+        Runtime.getRuntime().halt(1);
     }
 
     void write(Map<String, Object> event) {
