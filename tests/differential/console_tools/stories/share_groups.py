@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.differential.console_tools.normal import Shown
-from tests.differential.console_tools.stories.clients import DUMPED
+from tests.differential.console_tools.stories.clients import ALL_SHOWN, DUMPED, FORMATTERS, IDLE_MS
 from tests.differential.console_tools.stories.configs import alter
 from tests.differential.console_tools.stories.groups import SETS, SORTED
 from tests.differential.console_tools.story import ToolStory, story
@@ -148,9 +148,25 @@ def share_topics(s: ToolStory) -> None:
     own = Shown(
         hidden=(*DUMPED.hidden, r"^\| offset: (\d+)", r"(?:create|write)Timestamp\":(\d+)"), only=s.prefix
     )
-    for topic, decoder in (
-        ("__share_group_state", "--share-group-state-decoder"),
-        ("__consumer_offsets", "--offsets-decoder"),
+    for topic, decoder, formatter in (
+        ("__share_group_state", "--share-group-state-decoder", "group.share.ShareGroupStateMessageFormatter"),
+        ("__consumer_offsets", "--offsets-decoder", "ShareGroupMessageFormatter"),
     ):
         segment = s.data_dir / f"{topic}-0" / "00000000000000000000.log"
         s.run(f"--files {segment} {decoder}", at=(), show=own)
+        everything = f"--topic {topic} --from-beginning --timeout-ms {IDLE_MS}"
+        s.run(f"{everything} --formatter {FORMATTERS}.{formatter}", tool="kafka-console-consumer", show=own)
+
+
+@story("kafka-console-share-consumer", PROFILE)
+def records_acknowledged(s: ToolStory) -> None:
+    orders = s.topic()
+    s.write(orders.name, *"abcde")
+    group = ("--group", s.name("sharers"))
+    joined(s, orders, group="sharers").leave(quiet=True)
+    read = ("--topic", orders.name, *group, *ALL_SHOWN, "--timeout-ms", IDLE_MS * 10, "--max-messages")
+    for how in ("5 --release", "2 --reject", "2", "1 --release", "1"):
+        s.run(*read, *how.split())
+        s.run("--describe", *group, tool="kafka-share-groups")
+    s.run("--topic", orders.name, *group, f"--timeout-ms {IDLE_MS}")
+    s.run(*read, "1 --release --reject")
