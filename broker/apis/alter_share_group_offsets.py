@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from broker.apis.share_group_heartbeat import serves_share_groups
 from broker.groups.consumer.context import Refused
-from broker.groups.share.messages import message_of
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.share.messages import message_of
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

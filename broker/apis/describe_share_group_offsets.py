@@ -7,11 +7,11 @@ from uuid import UUID
 
 from broker.apis.share_group_heartbeat import serves_share_groups
 from broker.groups.consumer.context import Refused
-from broker.groups.share.messages import message_of
 from broker.loop.coroutines import fork
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.latest_offsets import latest_offsets
+from broker.share.messages import message_of
 from broker.share.state import NO_START_OFFSET, UNKNOWN_COUNT, Outcome, StoredState
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.describe_share_group_offsets import (

@@ -9,11 +9,11 @@ from broker.apis.share_group_heartbeat import serves_share_groups
 from broker.groups.consumer.context import Refused
 from broker.groups.consumer.topics import TopicsImage
 from broker.groups.share.member import ShareGroupMember
-from broker.groups.share.messages import message_of
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.authorization import unauthorized
 from broker.requests.described_groups import describe_groups
+from broker.share.messages import message_of
 from protocol.errors import ErrorCode
 from protocol.messages.share_group_describe import (
     Assignment,

@@ -94,10 +94,8 @@ class ShareFetching:
         taken = self._taken()
         if not taken:
             return False
-        read_committed, bytes_max = (
-            self._settings.read_committed,
-            max(self._wanted.max_bytes // len(taken), 1),
-        )
+        read_committed = self._settings.read_committed
+        bytes_max = max(self._wanted.max_bytes // len(taken), 1)
         available = 0
         for cached, managed in taken:
             replica = self._replica(cached)

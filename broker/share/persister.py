@@ -18,8 +18,18 @@ from broker.loop.life import NodeLife
 from broker.metadata.results import ApiError
 from broker.metadata.topics import SHARE_GROUP_STATE
 from broker.peers.senders import persister
-from broker.share.state import Initialization, Outcome, SharePartitionKey, StateBatch, StoredState
-from broker.share.state_apis import DELETE, INITIALIZE, NO_TOPIC_ID, READ, SUMMARY, WRITE, ShareStateApi
+from broker.share.messages import outcome
+from broker.share.state import Initialization, Outcome, SharePartitionKey, StoredState
+from broker.share.state_apis import (
+    DELETE,
+    INITIALIZE,
+    NO_TOPIC_ID,
+    READ,
+    SUMMARY,
+    WRITE,
+    ShareStateApi,
+    state_batches,
+)
 from protocol.errors import NONE, ErrorCode
 from protocol.messages import (
     delete_share_group_state,
@@ -50,9 +60,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.network_exception,
     }
 )
-NO_RESPONSE: Final = Outcome(
-    ErrorCode.network_exception, "The server disconnected before a response was received."
-)
+NO_RESPONSE: Final = outcome(ErrorCode.network_exception)
 
 
 class _Question(NamedTuple):
@@ -115,30 +123,18 @@ class Persister:
         outcome, result = await self._ask(READ, key, wanted)
         if result is None:
             return outcome, StoredState()
-        batches = tuple(
-            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in result.state_batches
-        )
+        batches = state_batches(result.state_batches)
         return outcome, StoredState(result.state_epoch, leader_epoch, result.start_offset, batches=batches)
 
     async def write(self, key: SharePartitionKey, state: StoredState) -> Outcome:
         """Write a change. ``state.batches`` are those that have changed."""
-        batches = [
-            write_share_group_state.StateBatch(
-                first_offset=each.first_offset,
-                last_offset=each.last_offset,
-                delivery_state=each.state,
-                delivery_count=each.delivery_count,
-            )
-            for each in state.batches
-        ]
         wanted = write_share_group_state.PartitionData(
             partition=key.partition,
             state_epoch=state.state_epoch,
             leader_epoch=state.leader_epoch,
             start_offset=state.start_offset,
             delivery_complete_count=state.delivery_complete_count,
-            state_batches=batches,
+            state_batches=WRITE.state_batches(state.batches),
         )
         outcome, _ = await self._ask(WRITE, key, wanted)
         return outcome

@@ -5,12 +5,12 @@ Each request names a group and partitions of topics, each response has a result 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final
 from uuid import UUID
 
-from broker.share.state import Outcome
+from broker.share.state import Outcome, StateBatch
 from protocol.messages import (
     delete_share_group_state,
     initialize_share_group_state,
@@ -65,6 +65,18 @@ class ShareStateApi(NamedTuple):
             ]
         return self.response(results)
 
+    def state_batches(self, batches: Iterable[StateBatch]) -> list[Any]:
+        """The batches as messages of a request or response that has such."""
+        return [
+            self.messages.StateBatch(
+                first_offset=each.first_offset,
+                last_offset=each.last_offset,
+                delivery_state=each.state,
+                delivery_count=each.delivery_count,
+            )
+            for each in batches
+        ]
+
     def _message(self, kind: str) -> Any:
         return getattr(self.messages, f"{self.name.replace('State', 'ShareGroupState')}{kind}")
 
@@ -76,3 +88,11 @@ DELETE: Final = ShareStateApi(86, 0, "delete state", delete_share_group_state, "
 SUMMARY: Final = ShareStateApi(
     87, 1, "read state summary", read_share_group_state_summary, "ReadStateSummary"
 )
+
+
+def state_batches(batches: Iterable[Any]) -> tuple[StateBatch, ...]:
+    """The batches of a message, or of a record of the share coordinator."""
+    return tuple(
+        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for each in batches
+    )

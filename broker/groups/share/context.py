@@ -7,6 +7,7 @@ from functools import partial
 from broker.groups.consumer.context import group_of_type, refused
 from broker.groups.consumer.topics import TopicsImage
 from broker.groups.share.group import ShareGroup
+from broker.share.messages import message_of
 from protocol.errors import ErrorCode
 from protocol.slotted import slotted
 
@@ -30,4 +31,4 @@ live_group = partial(group_of_type, ShareGroup)
 def check_empty(group: ShareGroup) -> None:
     """Raise `Refused` with NON_EMPTY_GROUP if the group has members."""
     if group.members:
-        raise refused(ErrorCode.non_empty_group, "The group is not empty.")
+        raise refused(ErrorCode.non_empty_group, message_of(ErrorCode.non_empty_group))

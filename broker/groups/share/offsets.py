@@ -16,6 +16,7 @@ from broker.groups.share.context import ShareContext, check_empty, live_group
 from broker.groups.share.group import ShareGroup
 from broker.groups.share.initializing import initializing
 from broker.groups.share.partitions import StatePartitions, TopicPartitions, joined, without_topics
+from broker.share.messages import message_of
 from broker.share.state import Initialization
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.alter_share_group_offsets import (
@@ -26,7 +27,6 @@ from protocol.messages.alter_share_group_offsets import (
 from protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
 from protocol.named_tuple import NamedTuple
 
-UNKNOWN_PARTITION: Final = "This server does not host this topic-partition."
 NO_OFFSETS: Final = "There is no offset information to delete."
 
 Deletions = Sequence[tuple[UUID, int]]
@@ -77,7 +77,7 @@ def _altered(index: int, count: int) -> AlterShareGroupOffsetsResponsePartition:
     return AlterShareGroupOffsetsResponsePartition(
         partition_index=index,
         error_code=ErrorCode.unknown_topic_or_partition,
-        error_message=UNKNOWN_PARTITION,
+        error_message=message_of(ErrorCode.unknown_topic_or_partition),
     )
 
 
@@ -102,7 +102,7 @@ def delete_offsets(
     for name in names:
         topic_id = context.topics.topic_id(name)
         if topic_id is None:
-            refused.append(_refused(name, UNKNOWN_PARTITION))
+            refused.append(_refused(name, message_of(ErrorCode.unknown_topic_or_partition)))
         elif topic_id in now.initialized:
             doomed[topic_id] = sorted(now.initialized[topic_id].partitions)
         elif topic_id in now.deleting:
@@ -119,7 +119,7 @@ def delete_offsets(
     )
 
 
-def _refused(name: str, message: str) -> DeleteShareGroupOffsetsResponseTopic:
+def _refused(name: str, message: str | None) -> DeleteShareGroupOffsetsResponseTopic:
     error = ErrorCode.unknown_topic_or_partition
     return DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=error, error_message=message)
 

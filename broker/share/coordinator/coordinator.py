@@ -17,17 +17,16 @@ from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import SHARE_GROUP_STATE
 from broker.share.coordinator.shard import ShareCoordinatorShard
 from broker.share.coordinator.state import (
-    MESSAGES,
     Decision,
     ShareCoordinatorState,
     ShareGroupOffset,
     ShareRecord,
 )
+from broker.share.messages import message_of
 from broker.share.state import Outcome, SharePartitionKey, StoredState
 from broker.share.state_apis import DELETE, INITIALIZE, NO_TOPIC_ID, READ, SUMMARY, WRITE, ShareStateApi
 from protocol.errors import NONE, ErrorCode
 from protocol.hashing import partition_for
-from protocol.messages import read_share_group_state as reading
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -88,9 +87,8 @@ class ShareCoordinator(MetadataListener):
     async def handle(self, api: ShareStateApi, request: Any) -> Any:
         """Handle a request of one of the five APIs. Return its response, once all that it reads or writes is committed."""
         topics = request.topics
-        if (
-            api is INITIALIZE
-        ):  # Kafka ignores a topic without partitions here; in other requests it ends the request
+        if api is INITIALIZE:
+            # Kafka ignores a topic without partitions here. In the other requests such a topic makes the response empty.
             topics = [topic for topic in topics if topic.partitions]
         if not request.group_id or not all(topic.partitions for topic in topics):
             return api.response({})
@@ -238,25 +236,16 @@ class ShareCoordinator(MetadataListener):
 def _failure(api: ShareStateApi, error: ErrorCode) -> Outcome:
     """The outcome for an error of the coordinator's own topic."""
     verb, _, rest = api.operation.partition(" ")
-    return Outcome(error, f"Unable to {verb} share group {rest}: {MESSAGES.get(error, error.name)}")
+    return Outcome(error, f"Unable to {verb} share group {rest}: {message_of(error) or error.name}")
 
 
 def _fields(api: ShareStateApi, stored: StoredState) -> dict[str, object]:
     """The fields of a result that only the two reading requests have."""
     if api is READ:
-        batches = [
-            reading.StateBatch(
-                first_offset=each.first_offset,
-                last_offset=each.last_offset,
-                delivery_state=each.state,
-                delivery_count=each.delivery_count,
-            )
-            for each in stored.batches
-        ]
         return {
             "state_epoch": stored.state_epoch,
             "start_offset": stored.start_offset,
-            "state_batches": batches,
+            "state_batches": api.state_batches(stored.batches),
         }
     if api is SUMMARY:
         return {

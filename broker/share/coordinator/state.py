@@ -7,11 +7,12 @@ record, then calls `ShareCoordinatorState.replay`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
 from broker.share.coordinator.batches import combined
+from broker.share.messages import outcome
 from broker.share.state import (
     NO_START_OFFSET,
     UNKNOWN_COUNT,
@@ -20,6 +21,7 @@ from broker.share.state import (
     StateBatch,
     StoredState,
 )
+from broker.share.state_apis import state_batches
 from protocol.errors import NONE, ErrorCode
 from protocol.messages import initialize_share_group_state as initializing
 from protocol.messages import read_share_group_state as reading
@@ -31,17 +33,6 @@ from protocol.schema import Key, Value
 NO_EPOCH: Final = -1
 """Leader epoch of an update that does not change the epoch."""
 
-MESSAGES: Final = {
-    ErrorCode.unknown_topic_or_partition: "This server does not host this topic-partition.",
-    ErrorCode.coordinator_load_in_progress: "The coordinator is loading and hence can't process requests.",
-    ErrorCode.coordinator_not_available: "The coordinator is not available.",
-    ErrorCode.not_coordinator: "This is not the correct coordinator.",
-    ErrorCode.fenced_leader_epoch: ("The leader epoch in the request is older than the epoch on the broker."),
-    ErrorCode.fenced_state_epoch: (
-        "The share coordinator rejected the request because the share-group state epoch did not match."
-    ),
-}
-"""Messages of Kafka's ``Errors``."""
 OK: Final = Outcome(NONE)
 
 
@@ -125,7 +116,7 @@ class ShareCoordinatorState:
         if refused is not None:
             return refused
         before = self.offsets[key].stored
-        batches = tuple(_state_batches(wanted.state_batches))
+        batches = state_batches(wanted.state_batches)
         if any(each.last_offset < each.first_offset for each in batches):
             # In Kafka the merge fails, with a NullPointerException.
             message = "Unable to write share group state: a state batch ends before it begins"
@@ -262,7 +253,7 @@ class ShareCoordinatorState:
             value.leader_epoch,
             value.start_offset,
             value.delivery_complete_count,
-            tuple(_state_batches(value.state_batches)),
+            state_batches(value.state_batches),
         )
         self.offsets[key] = ShareGroupOffset(
             value.snapshot_epoch, stored, value.create_timestamp_ms, value.write_timestamp_ms
@@ -274,7 +265,7 @@ class ShareCoordinatorState:
         _raise(self.leader_epochs, key, value.leader_epoch)
         self.update_counts[key] = self.update_counts.get(key, 0) + 1
         known = self.offsets.get(key)
-        changed = tuple(_state_batches(value.state_batches))
+        changed = state_batches(value.state_batches)
         if known is None:  # its snapshot is damaged
             stored = StoredState(
                 0, value.leader_epoch, value.start_offset, value.delivery_complete_count, changed
@@ -291,11 +282,6 @@ class ShareCoordinatorState:
             combined([*before.batches, *changed], start_offset),
         )
         self.offsets[key] = known._replace(stored=stored)
-
-
-def outcome(error: ErrorCode) -> Outcome:
-    """The outcome with the message that Kafka's ``Errors`` has for the code."""
-    return Outcome(error, MESSAGES.get(error))
 
 
 def tombstone(key: SharePartitionKey) -> ShareRecord:
@@ -340,10 +326,3 @@ def _key_of(key: records.ShareSnapshotKey | records.ShareUpdateKey) -> SharePart
 
 def _to_log(batches: Sequence[StateBatch]) -> list[records.StateBatch]:
     return [records.StateBatch(*batch) for batch in batches]
-
-
-def _state_batches(batches: Sequence[records.StateBatch | writing.StateBatch]) -> Iterator[StateBatch]:
-    return (
-        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-        for each in batches
-    )

@@ -149,7 +149,7 @@ class SharePartition(InFlightRecords):
             else:
                 is_dead_letter = kind == REJECT and by.settings.dead_letter_topic
                 new = RecordState.ARCHIVING if is_dead_letter else _STATES[kind]
-                self._begin(by.change, state, first, last, new, by.settings, _ENDINGS[kind])
+                self._change(by.change, state, first, last, new, by.settings, _ENDINGS[kind])
 
     def _renew(self, state: InFlightState, first_offset: int, last_offset: int, by: _Acknowledgement) -> None:
         if not by.settings.renew_acknowledge:
@@ -166,7 +166,7 @@ class SharePartition(InFlightRecords):
         change = Change()
         for lock in self.locks.of(member_id):
             for state, first, last in self._locked(lock):
-                self._begin(change, state, first, last, self._released(last), settings, Ending.SESSION_ENDED)
+                self._change(change, state, first, last, self._released(last), settings, Ending.SESSION_ENDED)
         return self._complete(change) if change.batches else None
 
     def expire(self, now_ms: int, settings: DeliverySettings) -> Change | None:
@@ -175,7 +175,8 @@ class SharePartition(InFlightRecords):
         while (lock := self.locks.pop_expired(now_ms)) is not None:
             for state, first, last in self._locked(lock):
                 self.lock_timeouts += last - first + 1
-                self._end(change, state, first, last, self._released(last), settings, Ending.LOCK_EXPIRED)
+                new, ending = self._released(last), Ending.LOCK_EXPIRED
+                self._change(change, state, first, last, new, settings, ending, at_once=True)
                 self.unlock(state)
                 if state.state is RecordState.AVAILABLE:
                     self.batches.set_available(first, last)
@@ -247,7 +248,7 @@ class SharePartition(InFlightRecords):
             is_complete, was_complete = state.state in TERMINAL, written in TERMINAL
             self.delivery_complete_count += (is_complete - was_complete) * self.counted(first, last)
 
-    def _begin(
+    def _change(
         self,
         change: Change,
         state: InFlightState,
@@ -256,23 +257,13 @@ class SharePartition(InFlightRecords):
         new: RecordState,
         settings: DeliverySettings,
         ending: Ending,
+        *,
+        at_once: bool = False,
     ) -> None:
-        """Begin the transition of acquired records to another state. They keep the lock until it is written."""
-        state.rollback = (state.member_id, settings.delivery_count_limit)
-        change.transitions.append(state)
-        self._end(change, state, first_offset, last_offset, new, settings, ending)
-
-    def _end(
-        self,
-        change: Change,
-        state: InFlightState,
-        first_offset: int,
-        last_offset: int,
-        new: RecordState,
-        settings: DeliverySettings,
-        ending: Ending,
-    ) -> None:
-        """Change the state of acquired records, as part of a change to write."""
+        """Change the state of acquired records. Unless this takes effect at once, they keep the lock until it is written."""
+        if not at_once:
+            state.rollback = (state.member_id, settings.delivery_count_limit)
+            change.transitions.append(state)
         state.leave(new, settings.delivery_count_limit, bool(settings.dead_letter_topic), ending)
         count = state.delivery_count
         change.batches.append(StateBatch(first_offset, last_offset, state.state, count))

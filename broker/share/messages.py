@@ -1,15 +1,20 @@
-"""The messages of ``Errors.java`` for the errors of the requests that administrate share groups. Pure."""
+"""The messages of Kafka's ``Errors`` for the errors of share groups and of their coordinators. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+from broker.share.state import Outcome
 from protocol.errors import ErrorCode
 
 _MESSAGES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.coordinator_load_in_progress: "The coordinator is loading and hence can't process requests.",
     ErrorCode.coordinator_not_available: "The coordinator is not available.",
+    ErrorCode.fenced_leader_epoch: "The leader epoch in the request is older than the epoch on the broker.",
+    ErrorCode.fenced_state_epoch: (
+        "The share coordinator rejected the request because the share-group state epoch did not match."
+    ),
     ErrorCode.group_authorization_failed: "Group authorization failed.",
     ErrorCode.invalid_group_id: "The group id is invalid.",
     ErrorCode.leader_not_available: (
@@ -38,3 +43,7 @@ _MESSAGES: Final[Mapping[ErrorCode, str]] = {
 
 def message_of(error: ErrorCode) -> str | None:
     return _MESSAGES.get(error)
+
+
+def outcome(error: ErrorCode) -> Outcome:
+    return Outcome(error, message_of(error))
