@@ -25,13 +25,14 @@ TIME_ENTRY_BYTES = TIME_ENTRY.size
 TAIL_ENTRIES = 512
 """Number of entries in memory at which they are written to the file: 2 MiB of log by Kafka's defaults."""
 BLOCK_ENTRIES = 256
-"""Number of entries that a binary search reads at once, as soon as no more entries than this are left to search."""
+"""Number of entries that a binary search reads at once, as soon as no more entries than this are left to search. They stay in
+memory until the next search reads others: a consumer that reads on mostly finds its next position among them."""
 
 
 class IndexFile:
     """An index file with entries in ascending order. The newest entries may still be in memory only."""
 
-    __slots__ = ("_file", "_must_replace", "_saved", "_tail", "base_offset", "name")
+    __slots__ = ("_block", "_file", "_must_replace", "_saved", "_tail", "base_offset", "name")
 
     ENTRY: ClassVar[Struct]
 
@@ -42,6 +43,8 @@ class IndexFile:
         # Number of entries in the file; -1: not counted yet.
         self._saved = 0 if fresh else -1
         self._tail = bytearray()
+        # The entries of the file that the last search has read, and the index of the first of them.
+        self._block = (0, b"")
         # Ignore and replace an existing file of this name.
         self._must_replace = fresh
 
@@ -99,6 +102,9 @@ class IndexFile:
         size = self.ENTRY.size
         if index >= self._saved:
             return self.ENTRY.unpack_from(self._tail, (index - self._saved) * size)
+        first, block = self._block
+        if 0 <= (at := (index - first) * size) < len(block):
+            return self.ENTRY.unpack_from(block, at)
         return self.ENTRY.unpack(self._read(file, index, 1))
 
     def _read(self, file: AppendFile | None, index: int, count: int) -> bytes:
@@ -121,19 +127,23 @@ class IndexFile:
             return saved + bisect_right(
                 range(count - saved), target, key=lambda index: unpack(tail, index * size)[column]
             )
-        low, high = 0, saved
+        first, block = self._block
+        if not block or not unpack(block)[column] <= target < unpack(block, len(block) - size)[column]:
+            self._block = first, block = self._find_block(target, column)
+        return first + bisect_right(
+            range(len(block) // size), target, key=lambda index: unpack(block, index * size)[column]
+        )
+
+    def _find_block(self, target: int, column: int) -> tuple[int, bytes]:
+        """The entries of the file among which ``target`` is, by a binary search, and the index of the first of them."""
+        low, high = 0, self._saved
         while high - low > BLOCK_ENTRIES:
             middle = (low + high) // 2
             if self.entry(middle)[column] <= target:
                 low = middle + 1
             else:
                 high = middle
-        if low == high:
-            return low
-        block = self._read(self._file, low, high - low)
-        return low + bisect_right(
-            range(high - low), target, key=lambda index: unpack(block, index * size)[column]
-        )
+        return low, self._read(self._file, low, high - low) if low < high else b""
 
     def rows(self, first: int = 0) -> Iterator[tuple[Any, ...]]:
         """Entries from ``first`` on, as in the file."""
@@ -156,6 +166,7 @@ class IndexFile:
             del self._tail[(count - self._saved) * size :]
             return
         self._tail.clear()
+        self._block = 0, b""
         self._saved = count
         self._load().truncate(count * size)
         self._rest()
@@ -163,6 +174,7 @@ class IndexFile:
     def clear(self) -> None:
         """Remove all entries in memory. The file stays as it is until ``save`` replaces it."""
         self._tail.clear()
+        self._block = 0, b""
         self._saved = 0
         self._must_replace = True
 

@@ -194,7 +194,21 @@ def test_an_index_that_became_shorter_is_a_storage_error(tmp_path: Path):
     assert index.position_at_or_before(4321) == 4321
     os.truncate(path, 8)
     with pytest.raises(StorageError, match=r"0\.index"):
-        index.position_at_or_before(4321)
+        index.position_at_or_before(1234)
+
+
+def test_an_index_reads_its_file_once_for_neighbouring_offsets(tmp_path: Path):
+    """A search keeps the block of entries that it has read: a consumer that reads on finds its next position there. Entries
+    that are removed are not found any more."""
+    path = tmp_path / "0.index"
+    path.write_bytes(b"".join(struct.pack(">ii", 2 * n, n) for n in range(1, 5000)))
+    index = OffsetIndex(path, 0)
+    assert index.position_at_or_before(8642) == 4321
+    os.truncate(path, 0)
+    assert [index.position_at_or_before(offset) for offset in (8643, 8644, 8642)] == [4321, 4322, 4321]
+    path.write_bytes(b"".join(struct.pack(">ii", 2 * n, n) for n in range(1, 5000)))
+    index.keep(4321)
+    assert [index.position_at_or_before(offset) for offset in (8641, 8642, 8650)] == [4320, 4321, 4321]
 
 
 def test_what_does_not_rise_is_not_counted(tmp_path: Path):
