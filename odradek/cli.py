@@ -63,7 +63,7 @@ _TOOLS = {
     "craft": "Write the log of a partition from a short description, to test programs that read segment files.",
     "dump": "Print the batches and records of segment files, without a broker.",
     "explain": "Explain where readers of a partition stop, why a group lags, what a transaction waits for.",
-    "group": "List, describe and delete consumer groups; show their lag, reset their offsets, rebalance them.",
+    "group": "List, describe and delete consumer and share groups; show their lag, reset their offsets, rebalance them.",
     "produce": "Write records, also in a transaction.",
     "seed": "Write records in transactions that commit and abort, from lines of JSON.",
     "topic": "List, create, describe, trim and delete topics; show and set their settings.",

@@ -81,6 +81,21 @@ def test_a_share_group_is_shown_with_its_records_in_flight(cluster_of_two: packa
         assert re.search(r"g3-0 @3 +Available +- +- +0 +-", table)
 
 
+def test_settings_of_a_group_are_set_and_shown(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
+    run("group", "config", "g4", "--set", "share.auto.offset.reset=earliest")
+    source = "DYNAMIC_GROUP_CONFIG"
+    assert json.loads(run("group", "config", "g4", "--json")) == {
+        "share.auto.offset.reset": {"value": "earliest", "source": source}
+    }
+    assert "share.isolation.level" in run("group", "config", "g4", "--all")
+    assert (
+        "share.delivery.count.limit"
+        in refused("group", "config", "g4", "--set", "share.delivery.count.limit=x")[1]
+    )
+    run("group", "config", "g4", "--delete", "share.auto.offset.reset")
+    assert json.loads(run("group", "config", "g4", "--json")) == {}
+
+
 def test_members_are_shown_with_their_partitions(cluster_of_two: package.Broker, run: Run) -> None:
     run("topic", "create", "g2:2")
     run("produce", "g2", "x")

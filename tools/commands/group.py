@@ -9,6 +9,7 @@ import click
 
 from odradek.printable import clipped
 from tools.client.cluster import Cluster
+from tools.client.configs import GROUP
 from tools.client.errors import no_such
 from tools.client.groups import (
     commit_offsets,
@@ -32,6 +33,7 @@ from tools.commands.common import (
     say_json,
     say_table,
 )
+from tools.commands.configs import config_command
 from tools.commands.consume import checked_offset, wanted_partitions
 from tools.commands.shares import say_shares, share_partitions
 
@@ -39,6 +41,9 @@ from tools.commands.shares import say_shares, share_partitions
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def group() -> None:
     """List, describe and delete consumer and share groups; show their lag, reset their offsets, rebalance them."""
+
+
+group.add_command(config_command("group", GROUP))
 
 
 @group.command("list")

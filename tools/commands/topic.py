@@ -11,7 +11,7 @@ from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.metadata import MetadataResponseTopic
 from tools.client.cluster import Cluster
-from tools.client.configs import TOPIC, alter_configs, describe_configs
+from tools.client.configs import TOPIC, describe_configs
 from tools.client.errors import check
 from tools.client.offsets import (
     EARLIEST,
@@ -32,6 +32,7 @@ from tools.commands.common import (
     say_table,
     settings,
 )
+from tools.commands.configs import config_command
 from tools.commands.consume import checked_offset, wanted_partitions
 
 TIMEOUT_MS: Final = 30_000
@@ -224,38 +225,7 @@ def delete_topics(cluster: Cluster, names: tuple[str, ...], *, if_exists: bool) 
     return deleted
 
 
-@topic.command()
-@click.argument("name", metavar="NAME")
-@click.option(
-    "-s", "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Set a setting of the topic."
-)
-@click.option(
-    "-d",
-    "--delete",
-    "deletions",
-    multiple=True,
-    metavar="NAME",
-    help="Reset a setting of the topic to its default.",
-)
-@click.option("-a", "--all", "everything", is_flag=True, help="Show defaults too.")
-@as_json
-@on_a_cluster
-def config(
-    cluster: Cluster,
-    name: str,
-    changes: tuple[str, ...],
-    deletions: tuple[str, ...],
-    everything: bool,
-    as_json: bool,
-) -> None:
-    """Show the settings of a topic, or set them (IncrementalAlterConfigs)."""
-    if changes or deletions:
-        alter_configs(cluster, TOPIC, name, settings(changes), deletions)
-    found = [each for each in describe_configs(cluster, TOPIC, name) if everything or each.is_dynamic]
-    if as_json:
-        say_json({each.name: {"value": each.value, "source": each.source} for each in found})
-    else:
-        say_table(("SETTING", "VALUE", "SOURCE"), [(each.name, each.value, each.source) for each in found])
+topic.add_command(config_command("topic", TOPIC))
 
 
 @topic.command()
