@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -265,6 +266,7 @@ DIFFERS: Final = [
     # Depending on timing, the client requests the next epoch at once, or with its next transaction.
     (r"is (Empty|CompleteAbort), without", "has ended, without"),
     (r"/\S+/odradek-\w+/", "DIRECTORY/"),
+    (r"\bmember [\w/+-]{22}", "member ID"),
     (r"(?m)^\d+$", "RULE"),
     (r"\b(pid[ =]|producer |coordinator epoch |rule |fault release |its coordinator, node )\d+", r"\1N"),
     (r" \d+(/\d+ +DATE)", r" N\1"),
@@ -296,10 +298,11 @@ def main(names: list[str]) -> None:
     from tests.docs.browser import save_lanes
     from tests.support.chromium import chromium
 
-    with chromium() as browser:
+    with ExitStack() as browsers:
+        browser = cache(lambda: browsers.enter_context(chromium()))
 
         def picture(broker: odradek.Broker, transactional_id: str, to: Path) -> None:
-            save_lanes(browser, broker.control_url, transactional_id, to)
+            save_lanes(browser(), broker.control_url, transactional_id, to)
 
         for name in names:
             path = Path(name)
