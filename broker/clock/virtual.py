@@ -290,6 +290,16 @@ class VirtualClock:
     def offset_ms(self, domain: Domain) -> int:
         return self._offsets_ms[domain]
 
+    def advanced_within(self, age_ms: int, domain: Domain) -> int:
+        """How much of the last ``age_ms`` milliseconds of a domain were advances that have ended, and not real time."""
+        since_ms = self.now_ms(domain) - age_ms
+        found = 0
+        for advance in reversed(self._advances):
+            if advance.ended_ms[domain] <= since_ms:
+                break
+            found += advance.ended_ms[domain] - max(advance.began_ms[domain], since_ms)
+        return found
+
     def timers(self, domain: Domain) -> list[VirtualTimer]:
         """The pending timers of a domain, in the order in which they were set."""
         return list(self._timers[domain])

@@ -249,11 +249,18 @@ class MemberFacts:
     assigned: tuple[str, ...]
     heartbeat_ms: int | None = None
     """Age of the member's last heartbeat; None if the age is not known."""
+    advanced_ms: int = 0
+    """How much of that age the clock of groups was advanced: no client could send a heartbeat in it."""
     session_timeout_ms: int | None = None
     has_joined: bool | None = None
     """During a rebalance: whether the member has joined, or has revoked its partitions as requested. None if not known."""
     fetch_ms: int | None = None
     """Age of the last Fetch of the member's client; None if the age is not known."""
+
+    @property
+    def silent_ms(self) -> int | None:
+        """Time for which the member could have sent a heartbeat, and sent none; None if it is not known."""
+        return None if self.heartbeat_ms is None else self.heartbeat_ms - self.advanced_ms
 
 
 @slotted(frozen=True, kw_only=True)

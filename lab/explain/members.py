@@ -87,8 +87,8 @@ def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
     late = late_members(at)  # part of the rebalance's problem
     for each in [member for member in at.members if member not in late]:
         who = capital(member_text(each))
-        if each.heartbeat_ms is not None and each.heartbeat_ms > SILENT_MS:
-            first = f"{who} has sent no heartbeat for {duration_text(each.heartbeat_ms)}{_ends(each)}."
+        if each.silent_ms is not None and each.silent_ms > SILENT_MS:
+            first = f"{who} has sent no heartbeat for {duration_text(each.silent_ms)}{_ends(each)}."
             yield Trouble(
                 Cause.MEMBER_STOPPED_POLLING,
                 (first, "Its process hangs or is paused, or cannot reach the coordinator."),

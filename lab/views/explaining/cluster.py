@@ -172,7 +172,7 @@ def _waits(group: GroupFacts) -> bool:
 def _is_silent(member: MemberFacts) -> bool:
     """Whether the coordinator has had no heartbeat of the member for half the session timeout."""
     return (
-        member.heartbeat_ms is not None
+        member.silent_ms is not None
         and member.session_timeout_ms is not None
-        and member.heartbeat_ms * 2 > member.session_timeout_ms
+        and member.silent_ms * 2 > member.session_timeout_ms
     )

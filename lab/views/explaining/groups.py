@@ -186,7 +186,7 @@ def _members(
 ) -> Iterator[MemberFacts]:
     if isinstance(group, ClassicGroup):
         for member in islice(group.members, MEMBERS_MAX):
-            yield _classic_member(shard, group, member, fetched)
+            yield _classic_member(cluster, shard, group, member, fetched)
     elif isinstance(group, ConsumerGroup):
         for each in islice(group.members.values(), MEMBERS_MAX):
             yield _consumer_member(cluster, shard, group, each, fetched)
@@ -202,9 +202,10 @@ def _members(
 
 
 def _classic_member(
-    shard: GroupShard, group: ClassicGroup, member: Member, fetched: LastFetches
+    cluster: Cluster, shard: GroupShard, group: ClassicGroup, member: Member, fetched: LastFetches
 ) -> MemberFacts:
-    heartbeat_ms = shard.armed_for_ms(group.group_id, Timer(Timed.SESSION, member.member_id))
+    # A client need not send heartbeats while its JoinGroup or SyncGroup waits.
+    heartbeat_ms = 0 if member.may_be_silent else _heartbeat_ms(shard, group.group_id, member.member_id)
     return MemberFacts(
         member_id=member.member_id,
         client_id=member.client_id,
@@ -212,8 +213,8 @@ def _classic_member(
         assigned=_assigned(member.assignment)
         if group.speaks_consumer_protocol and group.state is ClassicGroupState.STABLE
         else (),
-        # A client need not send heartbeats while its JoinGroup or SyncGroup waits.
-        heartbeat_ms=0 if member.may_be_silent else heartbeat_ms,
+        heartbeat_ms=heartbeat_ms,
+        advanced_ms=_advanced_ms(cluster, heartbeat_ms),
         session_timeout_ms=member.session_timeout_ms,
         has_joined=_has_joined(group, member),
         fetch_ms=_fetch_ms(shard.clock, fetched, member.client_id, member.client_host),
@@ -259,16 +260,26 @@ def _modern_member(
         if metadata.topic_name(topic_id) is not None
         for index in indexes
     )
+    heartbeat_ms = _heartbeat_ms(shard, group_id, member.member_id)
     return MemberFacts(
         member_id=member.member_id,
         client_id=member.client_id,
         host=member.client_host,
         assigned=tuple(assigned[:ASSIGNED_MAX]),
-        heartbeat_ms=shard.armed_for_ms(group_id, Timer(Timed.SESSION, member.member_id)),
+        heartbeat_ms=heartbeat_ms,
+        advanced_ms=_advanced_ms(cluster, heartbeat_ms),
         session_timeout_ms=session_timeout_ms,
         has_joined=True,
         fetch_ms=_fetch_ms(shard.clock, fetched, member.client_id, member.client_host),
     )
+
+
+def _heartbeat_ms(shard: GroupShard, group_id: str, member_id: str) -> int | None:
+    return shard.armed_for_ms(group_id, Timer(Timed.SESSION, member_id))
+
+
+def _advanced_ms(cluster: Cluster, heartbeat_ms: int | None) -> int:
+    return cluster.clock.advanced_within(heartbeat_ms, Domain.GROUPS) if heartbeat_ms else 0
 
 
 def _assigned(data: bytes) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import pytest
 from lab.explain.explanation import Cause
 from lab.explain.facts import ClusterContext, GroupFacts
 from lab.explain.groups import FETCHES_UNKNOWN, explain_group
+from lab.explain.members import stopped_polling
 from tests.lab.explain.staged import (
     around,
     at,
@@ -370,3 +371,11 @@ def test_the_lag_of_each_partition_is_told_by_what_it_consists_of() -> None:
     compacted = explain_group(of_group(offset(committed=9)), foreign())
     assert compacted.cause is Cause.MARKERS_ONLY
     assert any("compaction has removed what was there" in line for line in compacted.lines)
+
+
+def test_a_member_is_not_silent_for_the_time_that_the_clock_was_advanced() -> None:
+    quiet = of_group(members=(member(heartbeat_ms=33_000, advanced_ms=31_000),))
+    assert list(stopped_polling(quiet)) == []
+    silent = of_group(members=(member(heartbeat_ms=43_000, advanced_ms=31_000),))
+    (trouble,) = stopped_polling(silent)
+    assert "has sent no heartbeat for 12.0 s; its session ends in 2.0 s." in trouble.lines[0]
