@@ -25,8 +25,8 @@ TIME_ENTRY_BYTES = TIME_ENTRY.size
 TAIL_ENTRIES = 512
 """Number of entries in memory at which they are written to the file: 2 MiB of log by Kafka's defaults."""
 BLOCK_ENTRIES = 256
-"""Number of entries that a binary search reads at once, as soon as no more entries than this are left to search. They stay in
-memory until the next search reads others: a consumer that reads on mostly finds its next position among them."""
+"""Number of entries that a binary search reads at once, as soon as no more entries than this are left to search. They stay
+in memory until the next search reads others: a consumer that reads on mostly finds its next position among them."""
 
 
 class IndexFile:

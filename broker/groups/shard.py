@@ -1,8 +1,6 @@
 """One partition of ``__consumer_offsets`` that this node leads: its state in memory, its log and its timers.
 
-The state machines decide, and this module carries out their decisions. A record changes the state as soon as it is
-appended, so that the next request sees the change; the response is sent once the record is committed. If the record is
-never committed, the node no longer leads the partition, and the state is dropped with the shard.
+The state machines decide, and this module carries out their decisions.
 """
 
 from __future__ import annotations
@@ -16,7 +14,8 @@ from broker.clock import Timer as ClockTimer
 from broker.coordinator_runtime.batching import split
 from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.coordinator_runtime.loader import load_log
-from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard
+from broker.coordinator_runtime.replayed_shard import ReplayedShard
+from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE
 from broker.groups import classic, timeouts
 from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.effects import (
@@ -70,35 +69,6 @@ class Producer(NamedTuple):
 NO_PRODUCER: Final = Producer()
 
 
-class HeldCommits:
-    """Context manager of an append: wakes those that wait for a commit only when its records are applied to the state.
-
-    The append may commit earlier records. A coroutine that waits for these must not decide by a state that lacks the new
-    records: its own would follow them in the log.
-    """
-
-    __slots__ = ("_depth", "_woken")
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._woken: list[tuple[Waiter[ErrorCode], ErrorCode]] = []
-
-    def wake(self, waiter: Waiter[ErrorCode], error: ErrorCode) -> None:
-        if self._depth:
-            self._woken.append((waiter, error))
-        else:
-            waiter.wake(error)
-
-    def __enter__(self) -> None:
-        self._depth += 1
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._depth -= 1
-        while self._woken and not self._depth:
-            waiter, error = self._woken.pop(0)
-            waiter.wake(error)
-
-
 def group_of(key: Key) -> str | None:
     """Return the group id in a record's key; None for a key without a group."""
     found: str | None = getattr(key, "group", None) or getattr(key, "group_id", None)
@@ -113,7 +83,7 @@ def _group_of(raw_key: bytes) -> str | None:
     return None if isinstance(key, UnknownKey) else group_of(key)
 
 
-class GroupShard(CoordinatorShard):
+class GroupShard(ReplayedShard):
     """The groups of one partition of ``__consumer_offsets``, while this node leads it."""
 
     def __init__(
@@ -124,16 +94,12 @@ class GroupShard(CoordinatorShard):
         life: NodeLife,
         injection: FaultInjection | None = None,
     ) -> None:
-        super().__init__(partition, injection)
-        self.clock = clock
+        super().__init__(partition, clock, injection)
         self.config = config
         self.life = life
         self.state = GroupCoordinatorState(self._classic_group_config())
         self._timers: dict[tuple[str, Timer], tuple[ClockTimer, int]] = {}
         """(group id, timer) -> the clock's timer, and its start time in the clock domain GROUPS."""
-        self._waiting: dict[Waiter[ErrorCode], None] = {}
-        """The waiters for a commit or for a fault rule, in the order in which the waits began."""
-        self.held_commits = HeldCommits()
         self._load_began_ms = 0
 
     def _classic_group_config(self) -> ClassicGroupConfig:
@@ -142,6 +108,10 @@ class GroupShard(CoordinatorShard):
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             group_size_max=config.group_max_size,
         )
+
+    @property
+    def commit_timeout_ms(self) -> int:
+        return self.config().offsets_commit_timeout_ms
 
     # -- loading and unloading ----------------------------------------------------------------------------------
 
@@ -190,13 +160,11 @@ class GroupShard(CoordinatorShard):
         now_ms = self.clock.now_ms()
         for group in tuple(self.state.groups.values()):
             self.run(group, classic.fail_and_unload(group, error, now_ms))
-        for verdict in tuple(self._waiting):
-            verdict.wake(error)
+        super().unload(error)
         # The next coordinator will start the timers for members of consumer groups again.
         for key in tuple(self._timers):
             self._cancel(key)
         assert not self._waiting
-        super().unload(error)
 
     def abandon(self) -> None:
         """Cancel the timers, because the node was killed. Waiting coroutines are closed at the end of ``life``."""
@@ -219,7 +187,7 @@ class GroupShard(CoordinatorShard):
         must decide again after this wait: a member may have left by then, or lost a partition to another member.
         """
         verdict = self.verdict_at_append("group.append", group_id=group_id)
-        return self.client_error(await self._await_verdict(verdict))
+        return self.client_error(await self.await_verdict(verdict))
 
     def append_records(
         self,
@@ -294,49 +262,9 @@ class GroupShard(CoordinatorShard):
                     return self.client_error(error)
         return await self.committed(end_offset)
 
-    # -- waiting ------------------------------------------------------------------------------------------------
-
-    async def committed(self, end_offset: int) -> ErrorCode:
-        """Wait until all records below ``end_offset`` are committed. Returns NONE or an error for the client.
-
-        Usually they are committed already. The wait ends with an error after ``offsets.commit.timeout.ms``; the records may
-        still be committed after that.
-        """
-        if self.partition.high_watermark >= end_offset:
-            return NONE
-        return self.client_error(await self._committed_in_time(end_offset))
-
     async def read(self) -> ErrorCode:
         """Wait until all appended records are committed, so that no client sees records that could be truncated."""
         return await self.committed(self.partition.log_end_offset)
-
-    async def _committed_in_time(self, end_offset: int) -> ErrorCode:
-        """Wait as `committed` does, but return the append's own error, such as REQUEST_TIMED_OUT, not the client's."""
-        verdict: Waiter[ErrorCode] = Waiter()
-        self.partition.on_committed(end_offset, partial(self.held_commits.wake, verdict))
-        timer = self.clock.call_later_ms(
-            self.config().offsets_commit_timeout_ms,
-            partial(verdict.wake, ErrorCode.request_timed_out),
-            Domain.GROUPS,
-        )
-        try:
-            return await self._await_verdict(verdict)
-        finally:
-            timer.cancel()
-
-    async def _committed_eventually(self, end_offset: int) -> ErrorCode:
-        """Wait as `_committed_in_time` does, but without a timeout."""
-        verdict: Waiter[ErrorCode] = Waiter()
-        self.partition.on_committed(end_offset, partial(self.held_commits.wake, verdict))
-        return await self._await_verdict(verdict)
-
-    async def _await_verdict(self, verdict: Waiter[ErrorCode]) -> ErrorCode:
-        """Wait for ``verdict``, the result of a commit or of a fault rule, and return it. `unload` ends the wait."""
-        self._waiting[verdict] = None
-        try:
-            return await verdict
-        finally:
-            del self._waiting[verdict]
 
     # -- effects ------------------------------------------------------------------------------------------------
 
@@ -381,14 +309,14 @@ class GroupShard(CoordinatorShard):
             record = LogRecord(GroupMetadataKey(group.group_id), append.value, GROUP_METADATA_VERSION)
             error, end_offset = self.append_records([record])
             if error is NONE and self.partition.high_watermark < end_offset:
-                error = await self._committed_in_time(end_offset)
+                error = await self.committed_in_time(end_offset)
                 if error is ErrorCode.request_timed_out:
                     # The record may still be committed, but members get an error, as from Kafka.
                     late = self.client_error(error)
                     self.run(group, classic.on_append_late(group, append, late, self.clock.now_ms()))
                     _respond(behind, late)
                     behind = ()
-                    error = await self._committed_eventually(end_offset)
+                    error = await self.committed_eventually(end_offset)
             error = self.client_error(error)
         self.run(group, classic.on_append_committed(group, append, error, self.clock.now_ms()))
         _respond(behind, error)

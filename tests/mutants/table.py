@@ -46,6 +46,7 @@ MARKERS: Final = "broker/transactions/markers.py"
 OFFSETS: Final = "broker/groups/offsets.py"
 CLASSIC: Final = "broker/groups/classic.py"
 SHARD: Final = "broker/groups/shard.py"
+REPLAYED_SHARD: Final = "broker/coordinator_runtime/replayed_shard.py"
 COURSE: Final = "broker/clock/course.py"
 VIRTUAL_CLOCK: Final = "broker/clock/virtual.py"
 PARTITION_CHANGE: Final = "broker/metadata/partition_change.py"
@@ -683,7 +684,7 @@ GROUPS: Final = (
         "commit-seen-before-the-records-that-brought-it",
         "an append that commits earlier records is applied before a coroutine that waits for these decides",
         _GROUPS,
-        SHARD,
+        REPLAYED_SHARD,
         "        if self._depth:\n",
         "        if False:\n",
     ),
@@ -1642,7 +1643,7 @@ COROUTINES: Final = (
         "waiting-commits-are-taken-for-committed",
         "a request that waits for a commit gets an error when another node becomes the coordinator",
         ("tests/broker/groups/test_points.py", "tests/broker/groups/test_coordinator.py"),
-        SHARD,
+        REPLAYED_SHARD,
         "            verdict.wake(error)\n",
         "            verdict.wake(NONE)\n",
     ),

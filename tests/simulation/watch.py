@@ -291,7 +291,7 @@ def _of_shares(state: ShareCoordinatorState, *, pruned: bool) -> dict[str, Any]:
 
 
 def _read_shares(shard: ShareCoordinatorShard) -> ShareCoordinatorState:
-    rebuilt = ShareCoordinatorShard(shard.partition, shard._config, shard._clock)
+    rebuilt = ShareCoordinatorShard(shard.partition, shard._config, shard.clock)
     for _ in rebuilt.load():
         pass
     return rebuilt.state

@@ -1,9 +1,4 @@
-"""One partition of ``__share_group_state`` that this node leads: its share partitions in memory, and its log.
-
-A record changes the state as soon as it is appended, so that the next request sees the change. The response is sent once the
-record is committed. If the record is never committed, the node no longer leads the partition, and the state is dropped with
-the shard.
-"""
+"""One partition of ``__share_group_state`` that this node leads: its share partitions in memory, and its log."""
 
 from __future__ import annotations
 
@@ -11,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.clock import Clock, Domain
+from broker.clock import Clock
 from broker.coordinator_runtime.batching import split
 from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.coordinator_runtime.loader import load_log
-from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard, verdict_at
+from broker.coordinator_runtime.replayed_shard import ReplayedShard
+from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, verdict_at
 from broker.injection.crash import crash_point
 from broker.injection.points import FaultInjection, InjectionPoint
 from broker.logging import get_logger
-from broker.loop.coroutines import Waiter
 from broker.replicas.partition import Partition
 from broker.share.coordinator.state import ShareCoordinatorState, ShareRecord
 from protocol.batch import RecordBatch, build_batch
@@ -37,7 +32,7 @@ _Encoded = tuple[int, bytes, bytes | None]
 """(timestamp in milliseconds, key, value)."""
 
 
-class ShareCoordinatorShard(CoordinatorShard):
+class ShareCoordinatorShard(ReplayedShard):
     """The share partitions of one partition of ``__share_group_state``, while this node leads it."""
 
     def __init__(
@@ -47,12 +42,13 @@ class ShareCoordinatorShard(CoordinatorShard):
         clock: Clock,
         injection: FaultInjection | None = None,
     ) -> None:
-        super().__init__(partition, injection)
+        super().__init__(partition, clock, injection)
         self._config = config
-        self._clock = clock
         self.state = ShareCoordinatorState(config.share_coordinator_snapshot_update_records_per_snapshot)
-        self._held: set[Waiter[ErrorCode]] = set()
-        """The waiters for fault rules."""
+
+    @property
+    def commit_timeout_ms(self) -> int:
+        return self._config.share_coordinator_write_timeout_ms
 
     # -- loading ------------------------------------------------------------------------------------------------
 
@@ -82,11 +78,6 @@ class ShareCoordinatorShard(CoordinatorShard):
             share_partitions=len(self.state.offsets),
         )
 
-    def unload(self, error: ErrorCode) -> None:
-        super().unload(error)
-        for verdict in tuple(self._held):
-            verdict.wake(error)
-
     # -- writing ------------------------------------------------------------------------------------------------
 
     async def may_append(self, at: InjectionPoint) -> ErrorCode:
@@ -95,56 +86,36 @@ class ShareCoordinatorShard(CoordinatorShard):
         The caller must decide again after this wait, since other requests may have changed the state. The wait ends with
         the leadership.
         """
-        verdict = verdict_at(self._injection, at)
-        self._held.add(verdict)
-        try:
-            return self.client_error(await verdict)
-        finally:
-            self._held.discard(verdict)
+        return self.client_error(await self.await_verdict(verdict_at(self._injection, at)))
 
     async def write(self, records: Sequence[ShareRecord]) -> ErrorCode:
         """Append records and apply them. Return NONE once they and all earlier records are committed, or the client's error.
 
         Records that do not fit into one batch are appended in several.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         max_message_bytes = self.partition.log.config.max_message_bytes
-        for piece in split(records, _size_bytes, max_message_bytes):
-            batch = build_batch(
-                [(now_ms, key.encode(), None if value is None else value.encode(0)) for key, value in piece],
-                base_sequence=COORDINATOR_SEQUENCE,
-                compression=self._config.share_coordinator_state_topic_compression_codec,
-            )
-            if len(batch) > max_message_bytes:
-                return self.client_error(ErrorCode.message_too_large)
-            crash_point("share.append.before")
-            # As in Kafka, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
-            result = self.append(batch, required_acks=1)
-            if result.error is not NONE:
-                return self.client_error(result.error)
-            crash_point("share.append.after")
-            for offset, (key, value) in enumerate(piece, result.base_offset):
-                self.state.replay(offset, key, value)
+        with self.held_commits:
+            for piece in split(records, _size_bytes, max_message_bytes):
+                batch = build_batch(
+                    [
+                        (now_ms, key.encode(), None if value is None else value.encode(0))
+                        for key, value in piece
+                    ],
+                    base_sequence=COORDINATOR_SEQUENCE,
+                    compression=self._config.share_coordinator_state_topic_compression_codec,
+                )
+                if len(batch) > max_message_bytes:
+                    return self.client_error(ErrorCode.message_too_large)
+                crash_point("share.append.before")
+                # As in Kafka, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
+                result = self.append(batch, required_acks=1)
+                if result.error is not NONE:
+                    return self.client_error(result.error)
+                crash_point("share.append.after")
+                for offset, (key, value) in enumerate(piece, result.base_offset):
+                    self.state.replay(offset, key, value)
         return await self.committed(self.partition.log_end_offset)
-
-    async def committed(self, end_offset: int) -> ErrorCode:
-        """Wait for a commit as the base class does, for at most ``share.coordinator.write.timeout.ms``."""
-        if self.partition.high_watermark >= end_offset and not self.is_closed:
-            return NONE
-        verdict: Waiter[ErrorCode] = Waiter()
-        self.partition.on_committed(end_offset, verdict.wake)
-        timer = self._clock.call_later_ms(
-            self._config.share_coordinator_write_timeout_ms,
-            partial(verdict.wake, ErrorCode.request_timed_out),
-            Domain.GROUPS,
-        )
-        try:
-            error = await verdict
-        finally:
-            timer.cancel()
-        if error is NONE and not self.is_current():
-            return ErrorCode.not_coordinator
-        return self.client_error(error)
 
     def prune(self) -> None:
         """Delete the records that no share partition needs (``lastRedundantOffset``)."""
