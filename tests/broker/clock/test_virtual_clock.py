@@ -93,7 +93,9 @@ async def test_the_part_of_an_age_that_was_advanced_is_known(bench):
     bench.real.advance(50)
     await bench.clock.advance(300, {GROUPS})
     bench.real.advance(20)
-    parts = {age_ms: bench.clock.advanced_within(age_ms, GROUPS) for age_ms in (20, 120, 320, 370, 470, 9_000)}
+    parts = {
+        age_ms: bench.clock.advanced_within(age_ms, GROUPS) for age_ms in (20, 120, 320, 370, 470, 9_000)
+    }
     assert parts == {20: 0, 120: 100, 320: 300, 370: 300, 470: 400, 9_000: 1_300}
     assert bench.clock.advanced_within(9_000, RETENTION) == 0
 
