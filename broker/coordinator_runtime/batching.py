@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from protocol.batch import HEADER_BYTES
@@ -13,8 +13,13 @@ RECORD_OVERHEAD_BYTES: Final = 32
 R = TypeVar("R")
 
 
-def split(records: Iterable[R], size_bytes: Callable[[R], int], max_message_bytes: int) -> Iterator[list[R]]:
+def split(
+    records: Sequence[R], size_bytes: Callable[[R], int], max_message_bytes: int
+) -> Iterator[Sequence[R]]:
     """Yield batches of at most ``max_message_bytes``, or of one record. ``size_bytes`` is the size of key and value."""
+    if len(records) == 1:
+        yield records  # whatever its size
+        return
     room = left = max_message_bytes - HEADER_BYTES
     batch: list[R] = []
     for record in records:

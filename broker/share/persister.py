@@ -231,13 +231,12 @@ class Persister:
         self, node_id: int, api: ShareStateApi, key: SharePartitionKey, wanted: Any
     ) -> tuple[Outcome, Any]:
         if node_id == self._node_id or self._peers is None:
-            request = api.request(key.group_id, [(key.topic_id, wanted)])
-            response = await self._coordinator.handle(api, request)
+            result = await self._coordinator.handle_one(api, key, wanted)
         else:
             response = await self._queue(node_id, api, key, wanted)
-        if response is None:
-            return NO_RESPONSE, None
-        result = _results(response).get((key.topic_id, key.partition))
+            if response is None:
+                return NO_RESPONSE, None
+            result = _results(response).get((key.topic_id, key.partition))
         if result is None:
             operation = api.operation
             message = f"Failed to {operation} for share partition: {key.coordinator_key}"

@@ -99,13 +99,14 @@ class ShareCoordinator(MetadataListener):
                 key = SharePartitionKey(request.group_id, topic_id, wanted.partition)
                 # The result of the last one counts if a request names a share partition twice.
                 waiting.setdefault(topic_id, {})[wanted.partition] = fork(
-                    self._handle_one(api, key, wanted), self._life
+                    self.handle_one(api, key, wanted), self._life
                 )
         return api.response(
             {topic_id: [await each for each in results.values()] for topic_id, results in waiting.items()}
         )
 
-    async def _handle_one(self, api: ShareStateApi, key: SharePartitionKey, wanted: Any) -> Any:
+    async def handle_one(self, api: ShareStateApi, key: SharePartitionKey, wanted: Any) -> Any:
+        """Handle the ``PartitionData`` of a request for one share partition. Return its ``PartitionResult``."""
         shard = self._runtime.find(self.partition_for(key.coordinator_key))
         if isinstance(shard, ErrorCode):
             return api.result(key.partition, _failure(api, shard))
