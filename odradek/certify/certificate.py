@@ -17,7 +17,7 @@ from odradek.certify.plans.exploration import Coverage, Exploration
 from odradek.certify.plans.plan import Cell, Plan
 from odradek.certify.plans.requirements import Requirement
 from odradek.certify.runs.run import Run
-from odradek.certify.workload import Workload
+from odradek.certify.workload import Delivery, Workload
 
 
 @dataclass(slots=True)
@@ -67,8 +67,10 @@ class Certificate:
     """Lints (dangerous requests in the traces) that defeat all of ``mechanisms``: the verdict is then "no promise"."""
     failures: list[Failure] = field(default_factory=list)
     unfinished: list[Failure] = field(default_factory=list)
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    """The promise that is examined."""
     redelivered: int = 0
-    """Number of runs with duplicates that the comparison allows."""
+    """Number of runs with duplicates that the comparison or the promise allows."""
     remarks: list[str] = field(default_factory=list)
     """Remarks on how the runs were judged: the condition for their end, fields that were not compared."""
     not_judged: str = ""
@@ -80,6 +82,15 @@ class Certificate:
     took_s: float = 0.0
     clients: dict[str, str] = field(default_factory=dict)
     """Client libraries and their versions, as announced in ApiVersions requests."""
+
+    @property
+    def promise(self) -> str:
+        """The promise that is examined, as words: ``exactly once`` or ``at least once``."""
+        return self.delivery.value.replace("-", " ")
+
+    @property
+    def is_at_least_once(self) -> bool:
+        return self.delivery is Delivery.AT_LEAST_ONCE
 
     @property
     def verdict(self) -> Verdict:

@@ -204,7 +204,7 @@ class Certifier:
             self.certificate.not_judged = str(error)
             self._stop.set()
             return
-        if run.is_reached and any(each.kind is not Kind.REDELIVERED for each in findings):
+        if run.is_reached and any(each.kind not in _ALLOWED for each in findings):
             self._failed(stage, plan, run if run.trace else stage.add_evidence(run), findings)
 
     def _controlled(self, stage: Stage, run: Run) -> list[Finding]:
@@ -216,7 +216,8 @@ class Certifier:
         self._judge = controlled(stage, self.certificate, self._judge)
         with self._lock:
             self.certificate.runs += 1
-        return self._judge(run.outputs)
+        findings = self._judge(run.outputs)
+        return self._judge.of_run(run) if self._judge.needs_trace(findings) else findings
 
     def _tried(
         self, stage: Stage, plan: Plan, on_hold: OnHold | None = None, *, is_first: bool = False
@@ -234,6 +235,8 @@ class Certifier:
             may_repeat=_hits_outside(plan),
         )
         findings = judge(run.outputs)
+        if judge.needs_trace(findings):
+            findings = judge.of_run(stage.add_evidence(run))
         if is_first and run.is_reached and judge.doubts(findings):
             findings = self._controlled(stage, run)
         with self._lock:
@@ -317,6 +320,10 @@ class Certifier:
                 stage.add_evidence(run)
                 return self._shrunk(stage, fewer) or (fewer, run, findings)
         return None
+
+
+_ALLOWED: Final = (Kind.REDELIVERED, Kind.REJECTED)
+"""Kinds of findings that are no news: the user allows them."""
 
 
 def tried_again(tries: Iterator[tuple[Run, list[Finding]]]) -> outcome.Again:

@@ -150,13 +150,14 @@ def _errors(answer: object) -> Iterator[str]:
 def time_outs_s(found: Iterable[Exchange]) -> float:
     """How long a dead instance may block the others, in seconds: the longest session plus transaction timeout.
 
-    ConsumerGroupHeartbeat (KIP-848) contains no session timeout, so Kafka's default is used for it.
+    ConsumerGroupHeartbeat (KIP-848) and ShareGroupHeartbeat contain no session timeout, so Kafka's default is used for them.
+    It is longer than the default duration of a record lock.
     """
     session_ms = transaction_ms = 0
     for each in found:
         if each.api == "JoinGroup":
             session_ms = max(session_ms, each.request.get("session_timeout_ms", 0))
-        elif each.api == "ConsumerGroupHeartbeat":
+        elif each.api in ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat"):
             session_ms = max(session_ms, _CONSUMER_SESSION_MS)
         elif each.api == "InitProducerId" and each.transactional_id:
             transaction_ms = max(transaction_ms, each.request.get("transaction_timeout_ms", 0))

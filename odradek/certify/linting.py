@@ -38,7 +38,7 @@ def observed(
     Inputs are the topics whose offsets a group commits; without any commits, all topics that a client fetches. Outputs are
     the topics that a client writes and that are not inputs, as the producer of an input is not part of the job.
     """
-    read = frozenset(inputs) or _topics(exchanges, _COMMITS) or _topics(exchanges, {"Fetch"})
+    read = frozenset(inputs) or _topics(exchanges, _COMMITS) or _topics(exchanges, {"Fetch", "ShareFetch"})
     written = frozenset(outputs) or _topics(exchanges, {"Produce"}) - read
     return Evidence(exchanges, read, written)
 

@@ -6,22 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from odradek.certify import share_groups
 from odradek.certify.certificate import Certificate
 from odradek.certify.exchanges import time_outs_s
 from odradek.certify.judging.agreement import agreed, compared
-from odradek.certify.judging.comparison import Compare
+from odradek.certify.judging.comparison import Compare, Difference
+from odradek.certify.judging.deliveries import LETTER_COUNT, explained, letter
 from odradek.certify.judging.diagnosis import bad
 from odradek.certify.judging.findings import Finding, Kind, Outputs, Reference, failed, judge
 from odradek.certify.judging.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanisms, warnings
-from odradek.certify.judging.rows import Fields
+from odradek.certify.judging.rows import HEADER, Fields
 from odradek.certify.lints import Evidence, Lint, changing_ids, lint
 from odradek.certify.lints.causes import diagnosed
+from odradek.certify.lints.share_groups import never_renews
 from odradek.certify.observer import Observer
 from odradek.certify.plans.exploration import Exploration
 from odradek.certify.plans.moments import moments, patterns, roles
 from odradek.certify.plans.plan import Plan
 from odradek.certify.runs.run import Run, Stage
-from odradek.certify.workload import LONGEST_S, Workload
+from odradek.certify.workload import LONGEST_S, Delivery, Workload
 from odradek.errors import OdradekError
 
 REST_S: Final = 60.0
@@ -56,12 +59,30 @@ class Judge:
     """How long the job still wrote after the end of its work in the runs without faults, in seconds."""
     warned: tuple[Lint, ...] = ()
     """Lints of the job's runs without faults."""
+    delivery: Delivery = Delivery.EXACTLY_ONCE
     may_come_late: bool = True
     """Whether the job may write outputs after the commit of their offsets: they are not in one transaction."""
 
     def __call__(self, outputs: Outputs) -> list[Finding]:
         """The findings of the outputs, from the comparison with the reference and from the user's check."""
         return judge(self.expected, outputs)
+
+    def needs_trace(self, findings: Sequence[Finding]) -> bool:
+        """Whether the trace of the run may show that the findings are no failures: `of_run` then replaces them."""
+        kinds = {each.kind for each in findings}
+        may_be_rejected = self.workload.may_reject and bool(kinds & {*_MISSING, Kind.UNEXPECTED})
+        return self.delivery is Delivery.AT_LEAST_ONCE and (Kind.DUPLICATED in kinds or may_be_rejected)
+
+    def of_run(self, run: Run) -> list[Finding]:
+        """The findings of a run with its trace, in which the deliveries of share groups explain some differences."""
+
+        def explain(difference: Difference) -> Difference:
+            assert self.expected is not None
+            evidence = seen(self.workload, run)
+            may_reject = self.workload.may_reject
+            return explained(difference, self.expected, run.outputs, evidence, may_reject=may_reject)
+
+        return judge(self.expected, run.outputs, explain)
 
     def failed(self, outputs: Outputs) -> bool:
         return failed(self(outputs))
@@ -72,6 +93,10 @@ class Judge:
         Never None for a job that writes its outputs and offsets in one transaction: no records follow its commit.
         """
         failures = {each.kind for each in self(outputs) if each.kind.is_failure}
+        if self.delivery is Delivery.AT_LEAST_ONCE:
+            failures.discard(
+                Kind.DUPLICATED
+            )  # the trace shows at the end of the run whether they are allowed
         if failures and self.may_come_late and failures <= self._may_be_mended:
             return None
         return not failures
@@ -105,7 +130,12 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     """
     one = _finished(stage, certificate.workload, observer, 1)
     certificate.workload = workload = replace(certificate.workload, until=one.until)
+    certificate.delivery = _delivery(workload, one)
+    if any(letter(each) is not None for each in one.outputs.committed):
+        workload = replace(workload, ignored=workload.ignored | {HEADER + LETTER_COUNT})
+        certificate.workload = workload
     _judged_alone(workload, one)
+    _refuse_late(workload, one)
     two = _finished(stage, workload, observer, 2)
     expected, ignored = _expected(certificate, one.outputs, two.outputs)
     _learn(stage, certificate, (one, two), ignored)
@@ -115,8 +145,24 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     in_transactions = {FENCED, STABLE} & {each.name for each in certificate.mechanisms}
     may_come_late = bool(certificate.caps or not in_transactions)
     return Judge(
-        workload, expected, deadline_s, time_outs, settled_s, tuple(certificate.lints), may_come_late
+        workload,
+        expected,
+        deadline_s,
+        time_outs,
+        settled_s,
+        tuple(certificate.lints),
+        certificate.delivery,
+        may_come_late,
     )
+
+
+def _delivery(workload: Workload, run: Run) -> Delivery:
+    """What the job promises: what the user says, otherwise at least once if a share group consumes the input."""
+    is_shared = share_groups.consumes(run.trace, workload.inputs)
+    if workload.delivery is Delivery.AT_LEAST_ONCE and not is_shared:
+        inputs = ", ".join(sorted(workload.inputs))
+        raise NotJudged(f"--delivery at-least-once: no share group consumes {inputs or 'an input'}")
+    return workload.delivery or (Delivery.AT_LEAST_ONCE if is_shared else Delivery.EXACTLY_ONCE)
 
 
 _EMPTY: Final = "compared: nothing; the outputs are empty without faults, so only the check decides"
@@ -196,11 +242,27 @@ def _judged_alone(workload: Workload, run: Run) -> None:
         topics = sorted({name for each in run.trace if each.api == "Produce" for name in each.topics})
         wrote = f"it wrote to {', '.join(topics)}" if topics else "it wrote nothing"
         outputs = ", ".join(workload.outputs)
-        raise NotJudged(
-            "\n".join(
-                [f"without faults the job wrote no committed record to {outputs}: {wrote}", *_last_lines(run)]
-            )
-        )
+        said = [f"without faults the job wrote no committed record to {outputs}: {wrote}"]
+        if share_groups.consumes(run.trace, workload.inputs):
+            said.append(_BEGINS)
+        raise NotJudged("\n".join([*said, *_last_lines(run)]))
+
+
+_BEGINS: Final = (
+    "a share group begins at the end of a topic, unless its share.auto.offset.reset says otherwise: "
+    "--group-config GROUP:share.auto.offset.reset=earliest"
+)
+
+
+def _refuse_late(workload: Workload, run: Run) -> None:
+    """Raise `NotJudged` if records were processed again without any fault, because their locks had run out.
+
+    How often depends on the time, so the runs cannot be compared, unless repetitions do not count.
+    """
+    if workload.check is None and workload.compare is not Compare.KEYED:
+        late = next(never_renews(seen(workload, run)), None)
+        if late is not None:
+            raise NotJudged(f"without faults records were delivered again: {late.sentence} ({late.link})")
 
 
 def _learn(stage: Stage, certificate: Certificate, runs: tuple[Run, Run], ignored: Fields) -> None:
@@ -212,7 +274,13 @@ def _learn(stage: Stage, certificate: Certificate, runs: tuple[Run, Run], ignore
     lints = [*lint(ours), *changing_ids(ours, theirs)]
     certificate.clients = _clients(one)
     found = moments(one.trace, roles(one.trace) | patterns(one.trace, two.trace))
-    certificate.mechanisms = mechanisms(ours, theirs, workload.compare, has_check=workload.check is not None)
+    certificate.mechanisms = mechanisms(
+        ours,
+        theirs,
+        workload.compare,
+        has_check=workload.check is not None,
+        is_at_least_once=certificate.delivery is Delivery.AT_LEAST_ONCE,
+    )
     certificate.lints = warnings(lints, certificate.mechanisms)
     certificate.caps = caps(lints, certificate.mechanisms)
     certificate.exploration = Exploration(

@@ -15,7 +15,7 @@ from odradek.certify.judging.comparison import Compare
 from odradek.certify.judging.rows import ALL_HEADERS, ON_DEMAND
 from odradek.certify.outcome import ACCEPTABLE, Verdict
 from odradek.certify.plans.faults import BY_NAME
-from odradek.certify.workload import Seed, Until, Workload, read_expected, read_seeds
+from odradek.certify.workload import Delivery, Seed, Until, Workload, read_expected, read_seeds
 from odradek.durations import seconds
 from odradek.nearest import nearest as nearest_of
 from odradek.topics import Record
@@ -27,7 +27,7 @@ NAMES: Final = (
     *("compare", "compare-also", "ignore", "expect"),
     *("check", "restart", "grace"),
     *("nodes", "upstream", "set", "patience", "budget", "seed", "stages", "failures", "report"),
-    *("profile", "accept", "leave-out"),
+    *("profile", "accept", "leave-out", "group-config", "delivery", "allow-rejected"),
 )
 
 
@@ -90,6 +90,9 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         nodes=int(options.get("nodes") or 1),
         upstream=str(options.get("upstream") or ""),
         settings=dict(each.split("=", 1) for each in _several(options.get("set"))),
+        group_configs=_group_configs(_several(options.get("group-config"))),
+        delivery=_delivery(options.get("delivery")),
+        may_reject=bool(options.get("allow-rejected")),
         expected=expected,
         check=check,
         left_out=_left_out(_several(options.get("leave-out"))),
@@ -115,9 +118,8 @@ def named(option: str, parse: Callable[[str], _T], said: object) -> _T:
 
 
 def _topic(said: str) -> str:
-    name, _, partitions = said.partition(":")
-    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) or (partitions and not partitions.isdigit()):
-        raise ValueError(f"--topic {said!r}: expected NAME:PARTITIONS, such as orders:4")
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}(:(\d*|\d+:[^:=]+=.*))?", said):
+        raise ValueError(f"--topic {said!r}: expected NAME:PARTITIONS[:KEY=VALUE,...], such as orders:4")
     return said
 
 
@@ -135,6 +137,26 @@ def accepted(options: Mapping[str, Any]) -> tuple[Verdict, ...]:
         if each not in known:
             raise ValueError(f"{each!r}: --accept takes {' or '.join(known)}")
     return tuple(known[each] for each in said)
+
+
+def _group_configs(said: Iterable[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for each in said:
+        setting, equals, value = each.partition("=")
+        group, colon, name = setting.rpartition(":")
+        if not (equals and colon and group and name):
+            raise ValueError(
+                f"--group-config {each!r}: expected GROUP:NAME=VALUE, such as jobs:share.auto.offset.reset=earliest"
+            )
+        found.setdefault(group, {})[name] = value
+    return found
+
+
+def _delivery(said: object) -> Delivery | None:
+    names = [each.value for each in Delivery]
+    if said and said not in names:
+        raise ValueError(f"--delivery {said}: expected {' or '.join(names)}")
+    return Delivery(said) if said else None
 
 
 def _left_out(said: Iterable[str]) -> frozenset[str]:

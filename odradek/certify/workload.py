@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,13 @@ from odradek.topics import Record
 DEADLINE_FACTOR: Final = 5.0
 PATIENCE_S: Final = 10.0
 LONGEST_S: Final = 60.0
+
+
+class Delivery(Enum):
+    """How often each record of the input may have an effect; the values are those of ``--delivery``."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,12 @@ class Workload:
     upstream: str = ""
     """Addresses of a cluster to put a proxy in front of; if empty, a broker of our own is started."""
     settings: Mapping[str, object] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Settings of groups: group -> name -> value."""
+    delivery: Delivery | None = None
+    """The promise that is examined; None: at least once for an input that a share group consumes, otherwise exactly once."""
+    may_reject: bool = False
+    """Whether outputs may be missing whose input the job rejected, or whose input reached the delivery limit."""
     expected: tuple[Record, ...] | None = None
     """The expected outputs; None if a run without faults determines them."""
     check: str | None = None

@@ -40,7 +40,12 @@ _WRITES_EVERY_S: Final = 10.0
     "Options of docker create may precede the image.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Number of instances.  [default: 1]")
-@click.option("--topic", multiple=True, metavar="NAME:PARTITIONS", help="Topic to create before the start.")
+@click.option(
+    "--topic",
+    multiple=True,
+    metavar="NAME:PARTITIONS[:KEY=VALUE,...]",
+    help="Topic to create before the start.",
+)
 @click.option(
     "--seed-records",
     multiple=True,
@@ -99,6 +104,23 @@ _WRITES_EVERY_S: Final = 10.0
     help="Put a proxy in front of this cluster instead of starting a broker: faults affect requests and responses only.",
 )
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the broker.")
+@click.option(
+    "--group-config",
+    multiple=True,
+    metavar="GROUP:NAME=VALUE",
+    help="A setting of a group, such as jobs:share.auto.offset.reset=earliest.",
+)
+@click.option(
+    "--delivery",
+    type=click.Choice(["at-least-once", "exactly-once"]),
+    help="What the job promises. With at-least-once, outputs of records that a share group delivered again may be "
+    "duplicated.  [default: at-least-once if a share group consumes the input, otherwise exactly-once]",
+)
+@click.option(
+    "--allow-rejected",
+    is_flag=True,
+    help="Outputs of records that the job rejected, or that reached the delivery limit, may be missing.",
+)
 @click.option(
     "--patience",
     metavar="TIME",

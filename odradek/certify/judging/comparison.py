@@ -105,7 +105,9 @@ class Difference:
     changed: Counter[Change] = field(default_factory=Counter)
     reordered: tuple[Order, ...] = ()
     redelivered: Counter[Row] = field(default_factory=Counter)
-    """Duplicates that the comparison allows. They do not count as a difference."""
+    """Duplicates that the comparison, or the promise of at least once, allows. They do not count as a difference."""
+    rejected: Counter[Row] = field(default_factory=Counter)
+    """Outputs that are missing, or dead letters that are there, because the input was rejected. They do not count either."""
 
     def __bool__(self) -> bool:
         return bool(self.lost or self.duplicated or self.unexpected or self.changed or self.reordered)
@@ -118,6 +120,7 @@ class Difference:
             "unexpected": self.unexpected.total(),
             "reordered": len(self.reordered),
             "redelivered": self.redelivered.total(),
+            "rejected": self.rejected.total(),
         }
         counts = {"lost": self.lost.total(), "duplicated": self.duplicated.total()}
         counts |= {name: count for name, count in more.items() if count}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -30,11 +30,13 @@ class Kind(Enum):
     UNFINISHED = "unfinished"
     """All instances ended with code 0 before the input was processed. Not a failure: a supervisor may start them again."""
     REDELIVERED = "redelivered"
-    """Duplicates that the comparison allows. Not a failure."""
+    """Duplicates that the comparison, or the promise of at least once, allows. Not a failure."""
+    REJECTED = "rejected"
+    """Missing outputs of records that the job rejected, or a share group gave up. The user allows it: not a failure."""
 
     @property
     def is_failure(self) -> bool:
-        return self not in (Kind.UNFINISHED, Kind.REDELIVERED)
+        return self not in (Kind.UNFINISHED, Kind.REDELIVERED, Kind.REJECTED)
 
 
 class Ending(Enum):
@@ -124,12 +126,18 @@ class Reference:
         return compare(self.rows, rows(records, self.ignored, self.also), self.how)
 
 
-def judge(reference: Reference | None, outputs: Outputs) -> list[Finding]:
+Explain = Callable[[Difference], Difference]
+
+
+def judge(
+    reference: Reference | None, outputs: Outputs, explain: Explain = lambda found: found
+) -> list[Finding]:
     """The findings of the run that wrote the outputs. If none is a failure (`failed`), the outputs are correct.
 
     The findings come from the comparison with the reference, if there is one, and from the user's check, if there is one.
+    ``explain`` may move differences to those that are no failures.
     """
-    difference = Difference() if reference is None else reference.difference(outputs.committed)
+    difference = Difference() if reference is None else explain(reference.difference(outputs.committed))
     return [
         *_of_the_end(outputs, difference),
         *_of_the_records(reference, outputs, difference),
@@ -182,8 +190,14 @@ def _said(outputs: Outputs) -> list[Finding]:
     return [each for each in outputs.said if not (outputs.may_still_come and each.kind in _MISSING)]
 
 
+_REDELIVERED: Final = {
+    True: "more than once, which the comparison allows",
+    False: "more than once, after a share group delivered input again: at least once by design",
+}
+
+
 def _of_the_records(reference: Reference | None, outputs: Outputs, difference: Difference) -> list[Finding]:
-    if reference is None or not (difference or difference.redelivered):
+    if reference is None or not (difference or difference.redelivered or difference.rejected):
         return []
     found = []
     if not outputs.may_still_come:
@@ -192,7 +206,8 @@ def _of_the_records(reference: Reference | None, outputs: Outputs, difference: D
     for kind, counted, word in (
         (Kind.DUPLICATED, difference.duplicated, "more than once"),
         (Kind.UNEXPECTED, difference.unexpected, "that no run without faults wrote"),
-        (Kind.REDELIVERED, difference.redelivered, "more than once, which the comparison allows"),
+        (Kind.REDELIVERED, difference.redelivered, _REDELIVERED[reference.how is Compare.KEYED]),
+        (Kind.REJECTED, difference.rejected, "of input that was rejected, or reached the delivery limit"),
     ):
         if counted:
             found.append(Finding(kind, f"{_count(counted)} {word}", places.evidence(counted)))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.certify import share_groups
 from odradek.certify.exchanges import Exchange
 from odradek.certify.judging.comparison import Compare
 from odradek.certify.lints.evidence import Evidence, Lint
@@ -36,6 +37,7 @@ ELSEWHERE: Final = "positions-elsewhere"
 READS_OUTPUT: Final = "reads-own-output"
 CHECK: Final = "check"
 KEYED: Final = "keyed"
+SHARED: Final = "share-group"
 
 _SENTENCES: Final = {
     FENCED: "the transaction of the outputs contains the input's offsets with the member and generation of the group: "
@@ -46,6 +48,7 @@ _SENTENCES: Final = {
     READS_OUTPUT: "the job reads its own output, so it can find out what it has written",
     CHECK: "--check judges each run",
     KEYED: "--compare keyed allows duplicates",
+    SHARED: "a share group delivers each record of the input again until it is acknowledged: at least once",
 }
 
 LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
@@ -54,6 +57,7 @@ LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
     "read-uncommitted": frozenset({CHECK}),
     "weak-producer": frozenset({CHECK, KEYED}),
     "second-producer": frozenset({CHECK, KEYED}),
+    "never-renews": frozenset({CHECK, KEYED}),
     "spark-sink": frozenset({CHECK, KEYED}),
     "streams-at-least-once": frozenset({CHECK, KEYED}),
 }
@@ -72,8 +76,12 @@ _HARMLESS_WITH: Final[Mapping[str, frozenset[str]]] = {
 """Lints that are harmless, and need no warning, if the job has one of the mechanisms listed for the lint."""
 
 
-def mechanisms(one: Evidence, two: Evidence, compare: Compare, *, has_check: bool) -> list[Mechanism]:
+def mechanisms(
+    one: Evidence, two: Evidence, compare: Compare, *, has_check: bool, is_at_least_once: bool = False
+) -> list[Mechanism]:
     """The mechanisms for exactly-once that two runs without faults show, the strongest first.
+
+    With ``is_at_least_once``, share groups are one too: they promise no more.
 
     Without any mechanism, the verdict is "no promise".
     """
@@ -84,6 +92,7 @@ def mechanisms(one: Evidence, two: Evidence, compare: Compare, *, has_check: boo
         READS_OUTPUT: next(_reads_output(one), None),
         CHECK: "" if has_check else None,
         KEYED: "" if compare is Compare.KEYED else None,
+        SHARED: "" if is_at_least_once else None,
     }
     return [
         Mechanism(name, _SENTENCES[name], example.line if isinstance(example, Exchange) else "")
@@ -135,7 +144,8 @@ def _elsewhere(evidence: Evidence) -> Iterator[Exchange | str]:
     written = [
         each for each in evidence.exchanges if each.api == "Produce" and evidence.outputs & set(each.topics)
     ]
-    if not all(each.transactional_id for each in written):
+    is_shared = share_groups.consumes(evidence.exchanges, evidence.inputs)
+    if is_shared or not all(each.transactional_id for each in written):
         return
     commits = [
         each for each in evidence.exchanges if each.api in _COMMITS and evidence.inputs & set(each.topics)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from odradek.certify.lints import consumers, deliveries, positions, producers, progress
+from odradek.certify.lints import consumers, deliveries, positions, producers, progress, share_groups
 from odradek.certify.lints.evidence import DOCS, Evidence, Lint
 from odradek.certify.lints.producers import changing_ids
 
@@ -29,6 +29,9 @@ _LINTS: Final[tuple[Callable[[Evidence], Iterator[Lint]], ...]] = (
     positions.reported_early,
     deliveries.outputs_without_positions,
     progress.position_back,
+    share_groups.share_read_uncommitted,
+    share_groups.never_renews,
+    share_groups.released_to_limit,
     progress.revoked_batch,
     progress.stale_batch,
     producers.used_on,

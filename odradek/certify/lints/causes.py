@@ -12,7 +12,7 @@ from typing import Final
 
 from odradek.certify.exchanges import Exchange, batches
 from odradek.certify.judging.findings import Kind
-from odradek.certify.lints import clients, consumers, deliveries, positions, producers, progress
+from odradek.certify.lints import clients, consumers, deliveries, positions, producers, progress, share_groups
 from odradek.certify.lints.commits import Commit
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 from odradek.certify.lints.failures import Bad, Case, Write
@@ -152,6 +152,7 @@ def _uncommitted_input(case: Case) -> Iterator[Lint]:
     )
     if aborts and case.bad.is_any(Kind.UNEXPECTED, Kind.DUPLICATED, Kind.CHANGED, Kind.REFUSED):
         yield from consumers.read_uncommitted(case.evidence)
+        yield from share_groups.share_read_uncommitted(case.evidence)
 
 
 # -- records outside transactions --------------------------------------------------------------------------------------
@@ -305,6 +306,28 @@ def _early(case: Case) -> Iterator[Lint]:
         yield from positions.reported_early(case.evidence)
 
 
+# -- share groups ------------------------------------------------------------------------------------------------------
+
+
+def _acknowledged_early(case: Case) -> Iterator[Lint]:
+    if case.bad.is_any(*_MISSING) and not all(case.bad.missing):
+        yield from share_groups.acknowledged_early(case.evidence, case.bad.expected)
+
+
+def _given_up(case: Case) -> Iterator[Lint]:
+    if case.bad.is_any(*_MISSING) and not all(case.bad.missing):
+        yield from share_groups.released_to_limit(case.evidence)
+
+
+def _redelivered(case: Case) -> Iterator[Lint]:
+    """Yield the lints of deliveries between the two copies of a duplicated record, if a share group delivered its input."""
+    for each in (*share_groups.never_renews(case.evidence), *share_groups.redelivered(case.evidence)):
+        assert each.shown is not None
+        number = case.number(each.shown)
+        if any(each.name == "never-renews" or number < two.number for _, two in case.pairs):
+            yield each
+
+
 # -- runs that do not end ----------------------------------------------------------------------------------------------
 
 
@@ -381,8 +404,10 @@ _CAUSES: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (
     _never_ends,
     _held_up_by_another_id,
     _too_slow,
+    _acknowledged_early,
+    _given_up,
 )
 """The functions that find causes, those that need the most evidence first."""
-_LESS_EXACT: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_commits_by_itself, _ahead)
+_LESS_EXACT: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_commits_by_itself, _ahead, _redelivered)
 """Functions that find offsets committed separately from the outputs, or too early. Used if `_CAUSES` find no cause."""
 _LAST: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_positions_outside, _waits_for_nothing)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
+from odradek.certify import share_groups
 from odradek.certify.exchanges import Exchange, batches
 from odradek.certify.lints.commits import commits
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
@@ -143,7 +144,7 @@ def commits_ahead(evidence: Evidence, expected: int) -> Iterator[Lint]:
     rate = expected / (sum(map(len, wanted.values())) or 1)
     if rate < 1 or rate != round(rate):
         return
-    wrote = _Wrote(evidence)
+    wrote = Wrote(evidence)
     committed: dict[TopicPartition, int] = {}
     for each in commits(evidence):
         committed[each.key] = max(each.offset, committed.get(each.key, 0))
@@ -159,7 +160,7 @@ def commits_ahead(evidence: Evidence, expected: int) -> Iterator[Lint]:
             )
 
 
-class _Wrote:
+class Wrote:
     """The number of output records visible to consumers after each exchange."""
 
     def __init__(self, evidence: Evidence) -> None:
@@ -201,6 +202,8 @@ def positions_elsewhere(evidence: Evidence) -> Lint | None:
 
     This is no problem of the job, but explains why a run that waits for a lag of 0 may never end.
     """
+    if share_groups.consumes(evidence.exchanges, evidence.inputs):
+        return None
     commit = next((each for each in evidence.exchanges if _is_commit(each, evidence)), None)
     asked = any(
         each.api == "OffsetFetch" and (not commit or each.group == commit.group)

@@ -28,7 +28,9 @@ from odradek.certify.plans.requirements import DECISIVE, Requirement
 TRIES: Final = 3
 """Maximum number of requests of one class at which a fault is tried until the fault is injected and has an effect."""
 RANDOM_FAULTS_MAX: Final = 3
-INSTANTS: Final = frozenset({"Fetch", "Produce", "OffsetCommit", "TxnOffsetCommit", "EndTxn"})
+INSTANTS: Final = frozenset(
+    {*("Fetch", "Produce", "OffsetCommit", "TxnOffsetCommit", "EndTxn"), "ShareFetch", "ShareAcknowledge"}
+)
 """APIs after whose response a job computes, writes to a database, or commits."""
 OF_ONE_MORE: Final = frozenset({"add-instance", "second-copy", "remove-instance"})
 OF_TWO: Final = OF_ONE_MORE | {"freeze"}

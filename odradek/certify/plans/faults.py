@@ -29,6 +29,10 @@ class Act(Enum):
     CUT = "the links of the node to all others are cut, and come back"
     TIME_OUT_TRANSACTION = "the clock of transactions is advanced past the transaction timeout"
     TIME_OUT_SESSION = "the clock of groups is advanced past the members' session timeout"
+    EXPIRE_LOCKS = "the clock of groups is advanced past the duration of record locks"
+    DELAY_RECORDS = (
+        "SIGSTOP for the instance until the locks of the fetched records have run out, then SIGCONT"
+    )
     ABORT_INPUT = "a transaction writes to the input and aborts"
     EXPIRE_IDS = "the clock of transactional ids is advanced past their expiration"
 
@@ -77,6 +81,9 @@ RETRIABLE: Final = {
     "SyncGroup": "REBALANCE_IN_PROGRESS",
     "Heartbeat": "REBALANCE_IN_PROGRESS",
     "ConsumerGroupHeartbeat": "COORDINATOR_LOAD_IN_PROGRESS",
+    "ShareGroupHeartbeat": "COORDINATOR_LOAD_IN_PROGRESS",
+    "ShareFetch": "SHARE_SESSION_NOT_FOUND",
+    "ShareAcknowledge": "SHARE_SESSION_NOT_FOUND",
 }
 """Errors that clients also get in a healthy cluster, while leaders and coordinators move."""
 ABORTABLE: Final = {
@@ -97,6 +104,7 @@ FATAL: Final = {
     "SyncGroup": "UNKNOWN_MEMBER_ID",
     "Heartbeat": "UNKNOWN_MEMBER_ID",
     "ConsumerGroupHeartbeat": "UNKNOWN_MEMBER_ID",
+    "ShareGroupHeartbeat": "UNKNOWN_MEMBER_ID",
 }
 """Errors that mean that the producer is fenced, or that the member has lost its partitions."""
 CODES: Final = {"retriable-error": RETRIABLE, "abortable-error": ABORTABLE, "fatal-error": FATAL}
@@ -104,16 +112,18 @@ CODES: Final = {"retriable-error": RETRIABLE, "abortable-error": ABORTABLE, "fat
 WRITES: Final = frozenset(
     {
         *("Produce", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"),
-        *("EndTxn", "OffsetCommit"),
+        *("EndTxn", "OffsetCommit", "ShareAcknowledge"),
     }
 )
-"""APIs that change logs, offsets or transactions."""
+"""APIs that change logs, offsets or transactions. ShareFetch is one if it delivers or acknowledges records (`_writes`)."""
 _LATE: Final = frozenset({"Produce", "EndTxn", "TxnOffsetCommit", "OffsetCommit", "AddPartitionsToTxn"})
 IN_TRANSACTION: Final = frozenset(
     {"Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"}
 )
 """APIs sent within a transaction."""
-_OF_GROUP: Final = frozenset({"TxnOffsetCommit", "OffsetCommit", "EndTxn", "Heartbeat", "Produce"})
+_OF_GROUP: Final = frozenset(
+    {*("TxnOffsetCommit", "OffsetCommit", "EndTxn", "Heartbeat", "Produce"), "ShareGroupHeartbeat"}
+)
 
 FAULTS: Final = (
     Fault("lose-answer", "the broker handles the request, and its response is lost", "lose-answer"),
@@ -163,6 +173,20 @@ FAULTS: Final = (
         "the members' sessions time out before the broker handles the request",
         "hold",
         Act.TIME_OUT_SESSION,
+        Reach.BROKER,
+    ),
+    Fault(
+        "expire-locks",
+        "the locks of the records run out before the broker handles their acknowledgement",
+        "hold",
+        Act.EXPIRE_LOCKS,
+        Reach.BROKER,
+    ),
+    Fault(
+        "late-records",
+        "the response with the records arrives after their locks have run out",
+        "hold",
+        Act.DELAY_RECORDS,
         Reach.BROKER,
     ),
     Fault(
@@ -265,7 +289,7 @@ _WHERE: Final[Mapping[str, Collection[str]]] = {
     "silent-request": _WAITED_FOR,
 }
 _OF_INSTANCES: Final = (Act.FREEZE, Act.ADD_INSTANCE, Act.SECOND_COPY, Act.REMOVE_INSTANCE, Act.KILL_ALL)
-_OF_MEMBERS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
+_OF_MEMBERS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"})
 
 
 def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
@@ -276,11 +300,18 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
         return fault.act is Act.START_NODE
     if _is_of_transactions(fault, moment) and not _is_transactional(moment):
         return False
+    if moment.on == "ShareFetch" and moment.phase == "nothing":
+        return False
     if fault.name in _WHERE:
         return moment.on in _WHERE[fault.name]
     if fault.is_between:
-        return moment.on in WRITES or (moment.on == "Fetch" and moment.phase == "records")
+        return _writes(moment) or (moment.on == "Fetch" and moment.phase == "records")
     return _applies_by_act(fault, moment)
+
+
+def _writes(moment: Moment) -> bool:
+    """Whether the request changes logs, offsets, transactions, or the state of a share group's records."""
+    return moment.on in WRITES or moment.on == "ShareFetch"
 
 
 def _applies_by_act(fault: Fault, moment: Moment) -> bool:
@@ -291,11 +322,15 @@ def _applies_by_act(fault: Fault, moment: Moment) -> bool:
         case Act.TIME_OUT_SESSION:
             return moment.on in _OF_GROUP
         case Act.ABORT_INPUT:
-            return moment.on == "Fetch" and moment.phase == "records"
+            return moment.on in ("Fetch", "ShareFetch") and moment.phase in ("records", "acknowledges")
+        case Act.EXPIRE_LOCKS:
+            return moment.on == "ShareAcknowledge" or moment.phase == "acknowledges"
+        case Act.DELAY_RECORDS:
+            return moment.on == "ShareFetch"
         case Act.EXPIRE_IDS:
             return moment.on in ("InitProducerId", "AddPartitionsToTxn")
     if fault.act in _OF_INSTANCES or fault.act in (Act.MOVE, Act.CUT):
-        return moment.on in WRITES
+        return _writes(moment)
     return moment.on not in READS or fault.name in ("lose-answer", "kill-before")
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.certify import share_groups
 from odradek.certify.exchanges import Exchange, batches
 
 # APIs that are called repeatedly and change nothing durable.
@@ -150,11 +151,19 @@ class _Phases:
             return "idempotent" if idempotent else "plain"
         if exchange.api == "Fetch":
             return "records" if _returned_records(exchange) else "nothing"
+        if exchange.api == share_groups.FETCH:
+            return _share_fetch(exchange)
         if exchange.api == "FindCoordinator":
             return "group"
         if exchange.api == "JoinGroup":
             return "rejoins" if exchange.request.get("member_id") else "joins"
         return ""
+
+
+def _share_fetch(exchange: Exchange) -> str:
+    if share_groups.acknowledges(exchange):
+        return "acknowledges"
+    return "records" if share_groups.delivers(exchange) else "nothing"
 
 
 def _returned_records(exchange: Exchange) -> bool:

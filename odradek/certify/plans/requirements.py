@@ -38,6 +38,29 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "ConsumerGroupHeartbeat": ("kill-before", "lose-answer", "fatal-error", "retriable-error"),
     "Heartbeat": ("fatal-error", "time-out-session"),
     "OffsetFetch": ("kill-before", "lose-answer", "retriable-error"),
+    "ShareAcknowledge": (
+        *(*_DEATHS, "silent-answer", "retriable-error", "freeze", "expire-locks"),
+        *("add-instance", "remove-instance"),
+    ),
+    "ShareFetch": (
+        *(
+            *_DEATHS,
+            "abort-input",
+            "kill-between",
+            "retriable-error",
+            "freeze",
+            "expire-locks",
+            "late-records",
+        ),
+        *("add-instance", "remove-instance"),
+    ),
+    "ShareGroupHeartbeat": (
+        "kill-before",
+        "lose-answer",
+        "fatal-error",
+        "retriable-error",
+        "time-out-session",
+    ),
     "Fetch": ("abort-input",),
 }
 """By API, the names of the faults that can make a job fail there. APIs and faults are in the order in which they are
@@ -104,7 +127,14 @@ _REQUEST_ORDER: Final = tuple(NEEDED)
 _FAULT_ORDER: Final = (
     *("kill-after", "lose-answer", "abort-input", "kill-before", "silent-answer", "kill-between"),
     *("abortable-error", "fatal-error", "freeze", "second-copy", "add-instance", "retriable-error"),
-    *("time-out-transaction", "time-out-session", "remove-instance", "freeze-between"),
+    *(
+        "expire-locks",
+        "late-records",
+        "time-out-transaction",
+        "time-out-session",
+        "remove-instance",
+        "freeze-between",
+    ),
 )
 
 

@@ -10,7 +10,6 @@ from odradek.certify.outcome import Verdict
 from odradek.certify.plans.exploration import Coverage
 from odradek.certify.report.rendering import rendered
 
-LABEL: Final = "exactly once"
 # White text on these colours has a contrast of at least 4.5, as WCAG level AA requires.
 GREEN: Final = "#1a7f37"
 RED: Final = "#cf222e"
@@ -42,9 +41,9 @@ _OTHERS: Final = 1302
 def badge(certificate: Certificate) -> str:
     """A badge such as ``exactly once | 214 failures survived``, as a self-contained SVG."""
     message, colour = says(certificate)
-    label_px, message_px = width_px(LABEL), width_px(message)
+    label_px, message_px = width_px(certificate.promise), width_px(message)
     shown = {
-        "label": LABEL,
+        "label": certificate.promise,
         "message": message,
         "colour": colour,
         "label_px": label_px,

@@ -55,6 +55,7 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
         },
         "mechanisms": [each.as_dict() for each in certificate.mechanisms],
         "caps": [each.name for each in certificate.caps],
+        "delivery": certificate.delivery.value,
         "profile": certificate.profile,
         "remarks": certificate.remarks,
         "odradek": version("odradek"),

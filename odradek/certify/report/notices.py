@@ -60,7 +60,8 @@ _SENTENCES: Final = {
     Kind.STUCK: "The run did not end, or an open transaction holds back consumers of the output",
     Kind.CHANGED: "Records have other headers than without faults, or null instead of an empty value",
     Kind.UNFINISHED: "All instances ended with code 0 before the input was processed",
-    Kind.REDELIVERED: "Records were written more than once, which the comparison allows",
+    Kind.REDELIVERED: "Records were written more than once, which the comparison or the promise allows",
+    Kind.REJECTED: "Records are missing whose input was rejected, or reached the delivery limit",
     Kind.REFUSED: "The check refused the outputs",
 }
 VERDICT: Final = Rule("verdict", "The job is neither certified nor shown to be wrong", _VERDICTS)

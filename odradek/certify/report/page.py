@@ -74,7 +74,7 @@ def _headline(certificate: Certificate) -> str:
                 "Not known yet: no failure was found, but fewer faults were tried than a certificate needs."
             )
         case Verdict.NO_PROMISE:
-            return "No promise: no mechanism was seen that could make the job exactly once. No failure was found."
+            return f"No promise: no mechanism was seen that could make the job {certificate.promise}. No failure was found."
         case Verdict.NOT_JUDGED:
             return "Not judged."
         case Verdict.INTERRUPTED:

@@ -72,7 +72,10 @@ def _lines(certificate: Certificate) -> Iterator[str]:
     for failure in certificate.unfinished:
         yield from failed(failure)
     if certificate.redelivered:
-        yield f"redelivered in {certificate.redelivered} runs: duplicates, which the comparison allows"
+        why = "which the comparison allows"
+        if certificate.is_at_least_once:
+            why = "of records that the share group delivered again: at least once by design"
+        yield f"redelivered in {certificate.redelivered} runs: duplicates, {why}"
     if certificate.needed:
         covered = certificate.covered()
         counts = ", ".join(f"{covered[each]} {each.value}" for each in Coverage if covered[each])
@@ -84,7 +87,7 @@ def _lines(certificate: Certificate) -> Iterator[str]:
 def _verdict(certificate: Certificate) -> Iterator[str]:
     match certificate.verdict:
         case Verdict.FAILED:
-            yield f"NOT EXACTLY ONCE: {failures(len(certificate.failures))}"
+            yield f"NOT {certificate.promise.upper()}: {failures(len(certificate.failures))}"
         case Verdict.NOT_JUDGED:
             yield f"NOT JUDGED: {certificate.not_judged}"
         case Verdict.INTERRUPTED:
@@ -96,17 +99,20 @@ def _verdict(certificate: Certificate) -> Iterator[str]:
         case Verdict.CLEAN:
             by = ", ".join(each.name for each in certificate.mechanisms)
             yield (
-                "EXACTLY ONCE: under each fault that a certificate needs, the outputs are those of a run without faults"
-                + (f" ({by})" if by else "")
+                f"{certificate.promise.upper()}: under each fault that a certificate needs, the outputs are those of a run "
+                f"without faults{_BUT if certificate.is_at_least_once else ''}" + (f" ({by})" if by else "")
             )
+
+
+_BUT: Final = ", apart from duplicates of records that the share group delivered again"
 
 
 def _no_promise(certificate: Certificate) -> str:
     if certificate.caps:
         return f"the job's mechanism is defeated: {'; '.join(each.sentence for each in certificate.caps)}"
     return (
-        "no mechanism was seen that could make the job exactly once: no offsets in the transaction of the outputs or "
-        "outside Kafka, no check, no keyed comparison"
+        f"no mechanism was seen that could make the job {certificate.promise}: no offsets in the transaction of the "
+        "outputs or outside Kafka, no check, no keyed comparison"
     )
 
 

@@ -9,23 +9,26 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
 from odradek.certify.jobs.instance import Instance
-from odradek.certify.jobs.job import Job, wait_until
+from odradek.certify.jobs.job import wait_until
 from odradek.certify.plans.faults import WRITES, Act
-from odradek.certify.plans.plan import Injection
-from odradek.certify.runs.cluster import Cluster
-from odradek.certify.runs.observation import JOINS, Entry, Observation, furthest_fetch
+from odradek.certify.runs.observation import (
+    JOINS,
+    Entry,
+    furthest_delivery,
+    furthest_fetch,
+    returns_records,
+)
+from odradek.certify.runs.scene import Scene, Strike
 from odradek.certify.runs.seeding import write
-from odradek.certify.runs.timekeeping import Timekeeping
-from odradek.certify.workload import Seed
+from odradek.certify.share_groups import LOST_LOCK
 from odradek.deadlines import stretched
 from odradek.errors import OdradekError
-from odradek.remote import Rule
 
 HANDLED_S: Final = stretched(2.0)
 """How long the broker may take to handle a request whose response is held, in seconds."""
@@ -37,57 +40,12 @@ WAKE_S: Final = 1.0
 """How long a thawed instance runs, and may still write, before the action for the fault "freeze" ends, in seconds."""
 NODE_IS_AWAY_S: Final = 0.2
 CUT_S: Final = 1.0
-_LOOK_S: Final = 0.03
 ATTRIBUTE_S: Final = 0.1
 """Interval between two queries of the connections of running instances, in seconds."""
 _STARTS: Final = 2
 """Number of exits without a request to the broker after which the certifier no longer waits for a request."""
 _COMMITS: Final = frozenset({"EndTxn", "OffsetCommit", "TxnOffsetCommit"})
-_COMES_IN: Final = WRITES | JOINS | {"Fetch"}
-
-
-@dataclass(slots=True)
-class Scene:
-    """The objects of one run that the certifier's actions use."""
-
-    cluster: Cluster
-    job: Job
-    time: Timekeeping
-    seeds: Sequence[Seed]
-    is_done: Callable[[], bool]
-    """Function that returns whether the job has done its work."""
-    note: Callable[[str], object]
-    """Function that is called with a sentence about each action."""
-    ended: threading.Event = field(default_factory=threading.Event)
-    """Event that is set at the end of the run."""
-    observation: Observation = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.observation = Observation(self.cluster.handle)
-
-    def sender(self, injection: Injection) -> Instance | None:
-        """The instance that sent the request which the rule has hit; None if it has ended."""
-        alive = self.job.alive
-        if len(alive) < 2:
-            return alive[0] if alive else None
-        exchange = self.observation.struck(injection)
-        return self.job.owner(exchange["peer"]) if exchange else alive[0]
-
-    def wait_for(self, holds: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until the condition is met, the timeout passes, or the run ends."""
-        wait_until(lambda: holds() or self.ended.wait(_LOOK_S), timeout_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """A fault of the plan whose rule has been hit, with the rule."""
-
-    injection: Injection
-    rule: Rule
-
-    @property
-    def matchers(self) -> Mapping[str, str]:
-        return dict(self.injection.moment.matchers)
+_COMES_IN: Final = WRITES | JOINS | {"Fetch", "ShareFetch"}
 
 
 def perform(scene: Scene, strike: Strike) -> str:
@@ -156,6 +114,7 @@ def _freeze(scene: Scene, strike: Strike) -> str:
     others.started = scene.job.start(number)
     scene.job.kills += 1
     scene.time.time_out_transactions()
+    scene.time.expire_locks()
 
     def is_over() -> bool:
         others.look()
@@ -291,7 +250,10 @@ class OtherInstances:
         if owner not in self._before:
             return True
         # An earlier instance has its own work: it takes over only if the group rebalances.
-        return self._frozen not in (None, owner) and entry["api"] in ("JoinGroup", "InitProducerId")
+        is_taking = entry["api"] in ("JoinGroup", "InitProducerId") or (
+            entry["api"] == "ShareFetch" and returns_records(entry)
+        )
+        return self._frozen not in (None, owner) and is_taking
 
 
 def actions_text(entries: Iterable[Entry]) -> str:
@@ -304,10 +266,11 @@ def actions_text(entries: Iterable[Entry]) -> str:
     said = [
         word
         for word, those in (
-            ("joined", {"JoinGroup", "ConsumerGroupHeartbeat"}),
+            ("joined", {"JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"}),
             ("initialised a producer", {"InitProducerId"}),
             ("wrote", {"Produce"}),
             ("committed", _COMMITS),
+            ("acknowledged", {"ShareAcknowledge"}),
         )
         if apis & those
     ]
@@ -327,12 +290,15 @@ def _start_node(scene: Scene, strike: Strike) -> str:
 
 
 def _move(scene: Scene, strike: Strike) -> str:
-    is_produce = strike.injection.moment.on == "Produce"
-    topics = _topics(scene, strike) if is_produce else ()
+    on = strike.injection.moment.on
+    is_led = on in ("Produce", "ShareFetch", "ShareAcknowledge")
+    topics: Collection[str] = ()
+    if is_led:
+        topics = _topics(scene, strike) if on == "Produce" else {each.topic for each in scene.seeds}
     moved = ""
     with contextlib.suppress(OdradekError):
         for to in sorted(scene.cluster.handle.nodes):
-            moved = _lead(scene, topics, to) if is_produce else _coordinate(scene, strike.matchers, to)
+            moved = _lead(scene, topics, to) if is_led else _coordinate(scene, strike.matchers, to)
             if moved:
                 scene.note(moved)
                 break
@@ -412,6 +378,34 @@ def _time_out_session(scene: Scene, strike: Strike) -> str:
     return "" if members else "no group had a member"
 
 
+def _expire_locks(scene: Scene, strike: Strike) -> str:
+    held = scene.observation.struck(strike.injection)
+    scene.time.expire_locks()
+    strike.rule.release()
+    if held is None:
+        return "the request had ended already"
+    scene.wait_for(lambda: scene.observation.is_over(held), HANDLED_S)
+    found = scene.observation.arrived(int(held["number"]) - 1, [held["api"]])
+    return "" if found and LOST_LOCK in found[0]["line"] else "no acknowledgement was refused"
+
+
+def _delay_records(scene: Scene, strike: Strike) -> str:
+    """Freeze the instance while the broker handles its ShareFetch, and until the locks of the records have run out."""
+    held = scene.observation.struck(strike.injection)
+    instance = scene.sender(strike.injection)
+    if held is None or instance is None or not instance.is_alive:
+        strike.rule.release()
+        return "the instance that sent the request had ended already"
+    instance.freeze()
+    strike.rule.release()
+    scene.wait_for(lambda: scene.observation.is_over(held), HANDLED_S)
+    scene.time.expire_locks()
+    scene.note(f"instance {instance.number} gets its records after their locks have run out")
+    instance.thaw()
+    found = scene.observation.arrived(int(held["number"]) - 1, [held["api"]])
+    return "" if found and returns_records(found[0]) else "the response had no records"
+
+
 def _expire_ids(scene: Scene, strike: Strike) -> str:
     transactions = scene.cluster.handle.transactions
     before = {each.transactional_id for each in transactions.list()}
@@ -437,8 +431,12 @@ def _abort_input(scene: Scene, strike: Strike) -> str:
     read: list[tuple[str, int]] = []
 
     def is_read() -> bool:
-        entries = scene.observation.arrived(since, ["Fetch"], bodies=True)
-        read[:] = [key for key, end in written.items() if furthest_fetch(entries, *key) > end]
+        entries = scene.observation.arrived(since, ["Fetch", "ShareFetch"], bodies=True)
+        read[:] = [
+            key
+            for key, end in written.items()
+            if furthest_fetch(entries, *key) > end or furthest_delivery(entries, *key) >= end
+        ]
         return len(read) == len(written) or not scene.job.alive
 
     scene.wait_for(is_read, READ_S)
@@ -464,5 +462,7 @@ _ACTS: Final[Mapping[Act, Callable[[Scene, Strike], str]]] = {
     Act.CUT: _cut_links,
     Act.TIME_OUT_TRANSACTION: _time_out_transaction,
     Act.TIME_OUT_SESSION: _time_out_session,
+    Act.EXPIRE_LOCKS: _expire_locks,
+    Act.DELAY_RECORDS: _delay_records,
     Act.EXPIRE_IDS: _expire_ids,
 }

@@ -8,11 +8,18 @@ from typing import Any, Final, Protocol
 from odradek.assertions import read_decided
 from odradek.broker import Broker
 from odradek.certify.plans.faults import Reach
-from odradek.certify.runs.seeding import with_aborted, write
+from odradek.certify.runs.seeding import configure, with_aborted, write
 from odradek.certify.workload import Workload
 from odradek.handle import Handle
 from odradek.topics import Record
 from odradek.words import Isolation
+
+QUICK: Final = {
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "200",
+    "group.share.assignment.interval.ms": "0",
+}
+"""Settings with which a member of a share group gets its partitions at once, and not with a heartbeat five seconds later."""
 
 
 class Cluster(Protocol):
@@ -81,7 +88,7 @@ class Ours:
         self.handle: Final = Broker(
             nodes=workload.nodes,
             topics=workload.topics,
-            settings=dict(workload.settings),
+            settings={**QUICK, **workload.settings},
         )
 
     @property
@@ -95,6 +102,7 @@ class Ours:
     def start(self) -> None:
         self.handle.start()
         write(self.bootstrap_servers, with_aborted(self._workload.seeds))
+        configure(self.bootstrap_servers, self._workload.group_configs)
         self._snapshot = self.handle.snapshot()
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import tempfile
 import time
@@ -21,7 +22,7 @@ from odradek._server import command
 from odradek.certify.exchanges import exchanges
 from odradek.certify.plans.faults import Reach
 from odradek.certify.runs.cluster import groups_of, held_up
-from odradek.certify.runs.seeding import with_aborted, write
+from odradek.certify.runs.seeding import configure, with_aborted, write
 from odradek.certify.workload import Workload
 from odradek.control_client import ControlClient
 from odradek.deadlines import stretched
@@ -90,12 +91,14 @@ class Foreign:
         self.handle.trace.start()
         self._create(self._topics)
         write(self._workload.upstream, with_aborted(self._workload.seeds))
+        configure(self._workload.upstream, self._workload.group_configs)
 
     def close(self) -> None:
         try:
             with contextlib.suppress(OdradekError):
                 self._delete_groups()
                 self._delete(self._created)
+                configure(self._workload.upstream, self._workload.group_configs, is_deleted=True)
         finally:
             self._process.close()
             self._directory.cleanup()
@@ -114,10 +117,12 @@ class Foreign:
         """Do nothing: no fault kills a node of this cluster."""
 
     def _create(self, names: Collection[str]) -> None:
-        if names:
-            wanted = [f"{name}:{self._topics[name] or 1}" for name in names]
-            self._tool("topic", "create", *wanted)
-            self._created += [name for name in names if name not in self._created]
+        for name in names:
+            count, _, configs = self._topics[name].partition(":")
+            # A comma that is not followed by a name belongs to the value, as in `odradek serve --topic`.
+            settings = [word for each in re.split(r",(?=[a-z.]+=)", configs) if each for word in ("-c", each)]
+            self._tool("topic", "create", f"{name}:{count or 1}", *settings)
+            self._created += [name] if name not in self._created else []
 
     def _delete(self, names: Collection[str]) -> None:
         if names:

@@ -12,16 +12,24 @@ from typing import Any, Final
 from odradek.certify.exchanges import exchanges
 from odradek.certify.plans.faults import IN_TRANSACTION, WRITES
 from odradek.certify.plans.plan import Injection
+from odradek.certify.share_groups import lock_ms
 from odradek.handle import Handle
 from odradek.remote import ENTRIES_MAX
 from odradek.transactions import Transaction
 
 Entry = Mapping[str, Any]
-JOINS: Final = frozenset({"InitProducerId", "JoinGroup", "ConsumerGroupHeartbeat"})
+JOINS: Final = frozenset({"InitProducerId", "JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"})
 """APIs with which a producer or a group member starts."""
-STEADY: Final = frozenset({"Fetch", "Heartbeat", "ConsumerGroupHeartbeat", "Metadata", "ApiVersions"})
+STEADY: Final = frozenset(
+    {
+        *("Fetch", "Heartbeat", "ConsumerGroupHeartbeat", "Metadata", "ApiVersions"),
+        "ShareFetch",
+        "ShareGroupHeartbeat",
+    }
+)
 """APIs that a client also sends when it has nothing to do."""
-_BEGUN: Final = ("Produce", "OffsetCommit", "TxnOffsetCommit")
+_FETCHES: Final = ("Fetch", "ShareFetch")
+_BEGUN: Final = ("Produce", "OffsetCommit", "TxnOffsetCommit", "ShareAcknowledge")
 _NEWEST: Final = 100
 """How many of the latest requests are searched for an API."""
 _OUTCOMES: Final = {
@@ -45,15 +53,23 @@ def newest_number(entries: Iterable[Entry], apis: Collection[str]) -> int:
 def newest_of_work(entries: Iterable[Entry]) -> int:
     """Trace number of the latest request that an idle client would not send; 0 if there is none.
 
-    A Fetch that returned records counts as work.
+    A Fetch or ShareFetch that returned records counts as work.
     """
     return max((int(each["number"]) for each in entries if _is_work(each)), default=0)
 
 
 def _is_work(entry: Entry) -> bool:
-    if entry["api"] == "Fetch":
-        return "record" in str(entry.get("line", "")).partition(" -> ")[2]
-    return entry["api"] not in STEADY
+    return returns_records(entry) if entry["api"] in _FETCHES else entry["api"] not in STEADY
+
+
+def returns_records(entry: Entry) -> bool:
+    """Whether the response to a Fetch or ShareFetch has records, as far as the trace's line shows it."""
+    return "record" in str(entry.get("line", "")).partition(" -> ")[2]
+
+
+def newest_delivery(entries: Iterable[Entry]) -> int:
+    """Trace number of the latest ShareFetch that delivered records, and so locked them; 0 if there is none."""
+    return newest_number((each for each in entries if returns_records(each)), ("ShareFetch",))
 
 
 def unanswered(entries: Iterable[Entry]) -> set[int]:
@@ -88,15 +104,34 @@ def peers(entries: Iterable[Entry]) -> list[str]:
 
 
 def furthest_fetch(entries: Iterable[Entry], topic: str, partition: int) -> int:
-    """The highest fetch offset of a partition in these Fetch requests; -1 if there is none."""
+    """The highest fetch offset of a partition in the Fetch requests among these; -1 if there is none."""
     return max(
         (
             int(each["fetch_offset"])
             for entry in entries
+            if entry["api"] == "Fetch"
             for one in (entry["request"] or {}).get("topics") or ()
             if topic in (one.get("topic"), one.get("topic_name"))
             for each in one["partitions"]
             if each["partition"] == partition
+        ),
+        default=-1,
+    )
+
+
+def furthest_delivery(entries: Iterable[Entry], topic: str, partition: int) -> int:
+    """The highest offset of a partition in the responses to the ShareFetch requests among these; -1 if there is none."""
+    return max(
+        (
+            int(batch["last_offset"])
+            for entry in entries
+            if entry["api"] == "ShareFetch"
+            for one in (entry["answer"] or {}).get("responses") or ()
+            if topic == one.get("topic_name")
+            for each in one["partitions"]
+            if each["partition_index"] == partition
+            for batch in (each["records"] or {}).get("batches") or ()
+            if "last_offset" in batch
         ),
         default=-1,
     )
@@ -122,7 +157,7 @@ class Observation:
     def newest_writes_and_work(self) -> tuple[int, int]:
         """Trace numbers of the latest request that changes something, and of the latest that no idle client sends."""
         found = self._newest()
-        return newest_number(found, WRITES), newest_of_work(found)
+        return max(newest_number(found, WRITES), newest_delivery(found)), newest_of_work(found)
 
     def newest(self) -> int:
         """Trace number of the latest request of any API; 0 if there is none."""
@@ -144,7 +179,9 @@ class Observation:
     def has_begun(self) -> bool:
         """Whether the job has read a record, or sent a request that changes something, except InitProducerId."""
         return any(self._broker.trace.entries(api=each, limit=1, bodies=False) for each in _BEGUN) or any(
-            _is_work(each) for each in self._broker.trace.entries(api="Fetch", limit=_NEWEST, bodies=False)
+            _is_work(each)
+            for api in _FETCHES
+            for each in self._broker.trace.entries(api=api, limit=_NEWEST, bodies=False)
         )
 
     def is_rebalancing(self) -> bool:
@@ -175,6 +212,15 @@ class Observation:
 
     def session_timeout_ms(self) -> int:
         return session_timeout_ms(self._broker.trace.entries(api="JoinGroup", limit=_NEWEST))
+
+    def newest_delivery(self) -> int:
+        """Trace number of the latest ShareFetch that delivered records; 0 if there is none."""
+        return newest_delivery(self._broker.trace.entries(api="ShareFetch", limit=_NEWEST, bodies=False))
+
+    def lock_ms(self) -> int:
+        """The duration of the share groups' record locks."""
+        found = self._broker.trace.entries(api="ShareFetch", limit=_NEWEST)
+        return lock_ms(each["answer"] or {} for each in found)
 
     def open_transactions(self) -> list[Transaction]:
         return [each for each in self._broker.transactions.list() if each.state == "Ongoing"]

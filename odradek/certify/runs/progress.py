@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf
 from typing import Any, Final
 
 from odradek.certify.jobs.job import Job
 from odradek.certify.judging.findings import Outputs
+from odradek.certify.runs.acknowledged import Acknowledged
 from odradek.certify.runs.cluster import Cluster
 from odradek.certify.runs.commits import Commits
 from odradek.certify.runs.idleness import Idleness
@@ -34,16 +36,22 @@ ASK_PAUSE_S: Final = 0.5
 
 
 def is_lag_zero(groups: Iterable[Mapping[str, Any]], last: Mapping[Position, int]) -> bool:
-    """Whether each group that reads the input has committed all of it.
+    """Whether each group that reads the input has committed all of it. A share group has a lag instead of committed offsets.
 
     ``groups`` are those of ``GET /v1/views/groups``, ``last`` maps each input partition to its last offset.
     """
     committed = [
-        {(each["topic"], each["partition"]): each["committed"] for each in group["offsets"]}
+        {
+            **{(each["topic"], each["partition"]): each["committed"] or 0 for each in group["offsets"]},
+            **{
+                (each["topic"], each["partition"]): inf if each["lag"] == 0 else 0
+                for each in group.get("shares", ())
+            },
+        }
         for group in groups
     ]
     reading = [each for each in committed if any(key in each for key in last)]
-    return bool(reading) and all((each.get(key) or 0) > end for each in reading for key, end in last.items())
+    return bool(reading) and all(each.get(key, 0) > end for each in reading for key, end in last.items())
 
 
 class Progress:
@@ -57,10 +65,12 @@ class Progress:
         last: Mapping[Position, int],
         collect: Callable[[], Outputs],
         commits: Commits,
+        acknowledged: Acknowledged,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster, self._job, self._outputs, self._last = cluster, job, outputs, last
         self._collect, self._commits, self._now_s = collect, commits, now_s
+        self._acknowledged = acknowledged
         self._observation = Observation(cluster.handle)
         self._writes, self._work, self._records = Idleness(now_s), Idleness(now_s), Idleness(now_s)
         self._looked = self._asked = -ASK_PAUSE_S
@@ -104,9 +114,12 @@ class Progress:
         """Whether the lag of the input is 0. The lag is queried after commits of offsets, and at intervals."""
         now = self._now_s()
         if self._commits.last_s + VISIBLE_S > self._lag_asked or now - self._lag_asked >= LAG_PAUSE_S:
-            self._is_lag_zero = is_lag_zero(self._cluster.groups(), self._last)
+            self._is_lag_zero = is_lag_zero(self._cluster.groups(), self._last) or self._are_acknowledged()
             self._lag_asked = now
         return self._is_lag_zero
+
+    def _are_acknowledged(self) -> bool:
+        return bool(self._last and self._observation.newest_delivery()) and self._acknowledged.are_all
 
     def rest_s(self) -> float:
         """Time in seconds without a request after which the job counts as idle.

@@ -16,6 +16,7 @@ from odradek.certify.jobs.job import Grace, Job
 from odradek.certify.judging.check import run_check
 from odradek.certify.judging.findings import Ending, Outputs
 from odradek.certify.plans.plan import Plan
+from odradek.certify.runs.acknowledged import Acknowledged
 from odradek.certify.runs.arrivals import Arrivals
 from odradek.certify.runs.cluster import Cluster, Ours
 from odradek.certify.runs.commits import Commits
@@ -100,7 +101,11 @@ class Stage:
     def __enter__(self) -> Stage:
         try:
             self.cluster.start()
-            self.last = self._last_offsets()
+            found = self.cluster.records(sorted(self.workload.inputs))
+            self.offsets = [((each.topic, each.partition), each.offset) for each in found]
+            """Partition and offset of each input record that a read_committed consumer reads."""
+            self.last = dict(self.offsets)
+            """The last offset of each input partition."""
             self.commits = Commits(self.cluster.handle.trace)
         except BaseException:
             self.__exit__()
@@ -110,11 +115,6 @@ class Stage:
     def __exit__(self, *exc_info: object) -> None:
         self.cluster.close()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _last_offsets(self) -> dict[tuple[str, int], int]:
-        """The last offset of each input partition that a read_committed consumer reads."""
-        found = self.cluster.records(sorted(self.workload.inputs))
-        return {(each.topic, each.partition): each.offset for each in found}
 
     def run(
         self,
@@ -209,6 +209,7 @@ class _RunInProgress:
             self._last,
             lambda: self._checked(self._read(_NOT_OVER)),
             stage.commits,
+            Acknowledged(self._cluster.handle.trace, stage.offsets),
         )
         self._staging = Staging(self._cluster, self._job, plan, self._is_done, workload.seeds, holds=holds)
         self.may_repeat = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -44,12 +44,24 @@ def write(bootstrap: str, seeds: Iterable[Seed]) -> None:
 
     Consecutive committed records are in one transaction, and so are consecutive aborted records.
     """
+    lines = "".join(f"{json.dumps(asdict(each))}\n" for each in seeds)
+    _run("the input cannot be written", "seed", "-x", SEEDER, "-b", bootstrap, input=lines)
+
+
+def configure(bootstrap: str, configs: Mapping[str, Mapping[str, str]], *, is_deleted: bool = False) -> None:
+    """Set the settings (group -> name -> value) of groups, or with ``is_deleted`` reset them to their defaults."""
+    for group, values in configs.items():
+        options = [
+            ("--delete", name) if is_deleted else ("--set", f"{name}={values[name]}") for name in values
+        ]
+        words = [word for option in options for word in option]
+        _run("--group-config", "group", "config", group, *words, "-b", bootstrap)
+
+
+def _run(what: str, *words: str, input: str = "") -> None:
+    """Run an `odradek` command. Raises ``OdradekError`` that begins with ``what`` if it fails."""
     done = subprocess.run(
-        command("tool", "seed", "-x", SEEDER, "-b", bootstrap),
-        input="".join(f"{json.dumps(asdict(each))}\n" for each in seeds),
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
+        command("tool", *words), input=input, capture_output=True, text=True, timeout=_TIMEOUT_S
     )
     if done.returncode:
-        raise OdradekError(f"the input cannot be written: {done.stderr.strip()}")
+        raise OdradekError(f"{what}: {done.stderr.strip()}")

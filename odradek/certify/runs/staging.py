@@ -12,9 +12,10 @@ from typing import Final
 from odradek.certify.jobs.job import Job
 from odradek.certify.plans.faults import Act
 from odradek.certify.plans.plan import Injection, Plan
-from odradek.certify.runs.acts import Scene, Strike, perform
+from odradek.certify.runs.acts import perform
 from odradek.certify.runs.cluster import Cluster
 from odradek.certify.runs.holding import HeldMoment
+from odradek.certify.runs.scene import Scene, Strike
 from odradek.certify.runs.timekeeping import Timekeeping
 from odradek.certify.workload import Seed
 from odradek.errors import FaultNotHit, OdradekError

@@ -44,8 +44,10 @@ class Timekeeping:
         ``_transactions_over``: number of dead instances when transactions were last timed out.
         """
         self._waits_seen: set[int] = set()
-        self._idleness = Idleness(now_s)
+        self._idleness, self._deliveries = Idleness(now_s), Idleness(now_s)
         self._ended_once: set[tuple[str, int]] = set()
+        self._delivered_seen = 0
+        """Trace number of the last delivery of a share group when its locks were last timed out."""
         self.was_moved = False
 
     # -- automatic advances ----------------------------------------------------------------------------------------
@@ -62,7 +64,7 @@ class Timekeeping:
             return
         dead = self._dead
         if self._gone > self._sessions_over and (
-            self._is_join_waiting() or self._are_partitions_waited_for()
+            self._is_join_waiting() or self._are_partitions_waited_for() or self._is_share_group_idle()
         ):
             self._sessions_over = self._gone
             self.time_out_sessions()
@@ -88,6 +90,11 @@ class Timekeeping:
             self._sessions_over = gone
             self._waits_seen |= waits
             self.time_out_sessions()
+            return True
+        delivered = self._observation.newest_delivery()
+        if delivered > self._delivered_seen:  # a lost response may have left records locked
+            self._delivered_seen = delivered
+            self.expire_locks()
             return True
         return self.ends_open_transactions(are_left=True)  # an idle job continues no transaction
 
@@ -123,6 +130,11 @@ class Timekeeping:
         )
         self._advance("transactions", longest_ms + _CHECKS_MS)
 
+    def expire_locks(self) -> None:
+        """Advance the clock past the locks of records that share groups have delivered, if there are any."""
+        if self._moves_time and self._observation.newest_delivery():
+            self._advance("groups", 1000 + self._observation.lock_ms())
+
     def time_out_sessions(self) -> None:
         self._advance("groups", 1000 + self._observation.session_timeout_ms())
 
@@ -152,6 +164,11 @@ class Timekeeping:
     def _are_partitions_waited_for(self) -> bool:
         """Whether instances wait for the partitions of a dead instance: none replaces it, and the others are idle."""
         return self._job.given_up > 0 and self._is_nothing_carried_on()
+
+    def _is_share_group_idle(self) -> bool:
+        """Whether a share group delivers nothing now: a dead member keeps its partitions until its session times out."""
+        delivered = self._observation.newest_delivery()
+        return delivered > 0 and self._deliveries.lasts_s(delivered) > LEFT_S
 
     def _are_offsets_waited_for(self) -> bool:
         """Whether a consumer keeps retrying OffsetFetch because of a transaction that no request continues."""

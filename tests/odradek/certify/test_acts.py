@@ -11,7 +11,8 @@ from odradek.certify.plans.faults import BY_NAME
 from odradek.certify.plans.moments import Moment
 from odradek.certify.plans.plan import Injection
 from odradek.certify.runs import acts
-from odradek.certify.runs.acts import OtherInstances, Scene, Strike, perform
+from odradek.certify.runs.acts import OtherInstances, perform
+from odradek.certify.runs.scene import Scene, Strike
 
 COMMIT = Moment("EndTxn", (("transactional_id", "t"),), 2, "commit")
 
@@ -78,7 +79,10 @@ def scene(job: Instances, *entries: dict[str, Any], **handle: Any) -> tuple[Scen
     vars(broker).update(handle)
     notes: list[str] = []
     clocks = SimpleNamespace(
-        time_out_transactions=lambda: None, time_out_sessions=lambda: None, expire_ids=lambda: None
+        time_out_transactions=lambda: None,
+        time_out_sessions=lambda: None,
+        expire_ids=lambda: None,
+        expire_locks=lambda: None,
     )
     cluster = SimpleNamespace(handle=broker, groups=lambda: [{"members": 0}])
     made = Scene(

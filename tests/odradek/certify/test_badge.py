@@ -9,9 +9,10 @@ import pytest
 from odradek.certify.certificate import Certificate
 from odradek.certify.outcome import Verdict
 from odradek.certify.report import badge as badge_module
-from odradek.certify.report.badge import GREEN, GREY, LABEL, RED, badge, says, width_px
+from odradek.certify.report.badge import GREEN, GREY, RED, badge, says, width_px
 from tests.odradek.certify.certificates import LOST, certificate, failure
 
+LABEL = "exactly once"
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -14,7 +14,7 @@ from odradek.certify.plans.faults import BY_NAME, FAULTS, Act, applicable, appli
 from odradek.certify.plans.moments import Moment, moments
 from odradek.certify.plans.plan import Injection, Plan, from_json, single
 from odradek.certify.plans.requirements import is_slow
-from tests.odradek.certify.traces import fetch, init, trace, transaction
+from tests.odradek.certify.traces import fetch, init, share_fetch, trace, transaction
 
 COMMIT = Moment("EndTxn", (("transactional_id", "a"),), 2, "commit")
 
@@ -56,7 +56,7 @@ def test_each_fault_is_explained() -> None:
 
 
 def test_each_fault_can_strike_somewhere() -> None:
-    run = trace(init("a"), fetch("in"), transaction("a", 5))
+    run = trace(init("a"), fetch("in"), transaction("a", 5), share_fetch(), share_fetch(accepts=(0, 0)))
     reached = {fault.name for moment in moments(run) for fault in applicable(moment, nodes=3)}
     assert reached == {each.name for each in FAULTS}
 

@@ -52,6 +52,7 @@ def progress(cluster: object, **more: Any) -> Progress:
         more.get("last", {}),
         more.get("collect", lambda: Outputs([], [])),
         more.get("commits", cast(Any, SimpleNamespace(last_s=0.0))),
+        more.get("acknowledged", cast(Any, SimpleNamespace(are_all=False))),
         more.get("now_s", lambda: 0.0),
     )
 
@@ -87,6 +88,14 @@ def test_lag(committed: list[dict[int, int]], is_zero: bool) -> None:
     ]
     other = {"offsets": [{"topic": "other", "partition": 0, "committed": 0}]}
     assert is_lag_zero([*groups, other], {("in", 0): 4, ("in", 1): 2}) is is_zero
+
+
+@pytest.mark.parametrize(
+    ("lags", "is_zero"), [((0, 0), True), ((0, 1), False), ((0, None), False), ((0,), False)]
+)
+def test_a_share_group_has_a_lag_only(lags: tuple[int | None, ...], is_zero: bool) -> None:
+    shares = [{"topic": "in", "partition": at, "lag": lag} for at, lag in enumerate(lags)]
+    assert is_lag_zero([{"offsets": [], "shares": shares}], {("in", 0): 4, ("in", 1): 2}) is is_zero
 
 
 def test_lag_is_asked_for_while_positions_are_committed_and_now_and_then() -> None:

@@ -5,6 +5,7 @@ The certifier knows only the command that starts a job. This file has the jobs i
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,21 @@ from odradek.certify.outcome import Verdict
 from odradek.certify.plans.faults import BY_NAME
 from odradek.certify.plans.moments import Moment
 from odradek.certify.plans.plan import Injection, Plan
-from tests.odradek.certify.zoo import JOBS, RECORDS, ROOT, ZOO, Wrong, certified, find, python
+from odradek.certify.report.text import summary
+from tests.odradek.certify.zoo import (
+    JOBS,
+    LETTERS,
+    RECORDS,
+    ROOT,
+    ZOO,
+    Wrong,
+    certified,
+    find,
+    python,
+    shared,
+)
 from tests.odradek.certify.zoo_jobs import JOBS as SOAK
-from tests.odradek.certify.zoo_jobs import OF_PYTHON
+from tests.odradek.certify.zoo_jobs import OF_PYTHON, is_too_slow
 from tests.support.deadlines import LONG_TEST_S
 from tests.support.jvm import artifacts
 
@@ -27,7 +40,7 @@ pytestmark = [pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
 COPIER = "right/copier"
 
 
-QUICK = ("read_uncommitted", "weak_producer")
+QUICK = ("read_uncommitted", "weak_producer", "share_early", "share_resent")
 """Wrong jobs that are tested with each change. The soak tests all of them (`tests.odradek.certify.soak`)."""
 
 
@@ -48,6 +61,40 @@ def test_a_job_that_is_right_is_certified(nodes: int, more: dict[str, Any], tmp_
     assert certificate.failures == []
     assert certificate.runs > 2  # the first plan is tried even on a slow machine
     assert certificate.lints == []
+
+
+def test_a_member_of_a_share_group_is_certified(tmp_path: Path) -> None:
+    """Its verdict is at least once: outputs of records that the group delivered again may be duplicated."""
+    certificate = certified(python("right/share_copier"), tmp_path, budget_s=15.0, options=shared()).run()
+    assert certificate.failures == [], summary(certificate)
+    assert (certificate.promise, certificate.lints) == ("at least once", [])
+    assert certificate.verdict is Verdict.INCOMPLETE  # and not "no promise"
+    assert certificate.runs > 2
+
+
+def test_dead_letters_are_outputs_that_can_be_expected(tmp_path: Path) -> None:
+    letters = shared(f"errors.deadletterqueue.topic.name={LETTERS}")
+    job = python("right/share_letters")
+    outputs = ("out", LETTERS)
+    certificate = certified(job, tmp_path, outputs, budget_s=10.0, options=letters, partitions=1).run()
+    assert certificate.failures == [], summary(certificate)
+    told = tmp_path / "told.ndjson"
+    lines = [
+        json.dumps({"topic": "out", "key": f"k{number % 7}", "value": f"V{number}"})
+        for number in range(RECORDS)
+        if number % 10 != 7
+    ]
+    told.write_text("\n".join(lines))
+    refused = certified(
+        job, tmp_path, outputs, expect=told.name, options=letters, partitions=1, budget_s=0.0
+    ).run()
+    assert (
+        "without faults: 6 records that no run without faults wrote\ndlq.copier: null" in refused.not_judged
+    )
+
+
+def test_locks_that_run_out_without_any_fault(tmp_path: Path) -> None:
+    is_too_slow(1, tmp_path)
 
 
 def test_a_check_replaces_the_comparison(tmp_path: Path) -> None:

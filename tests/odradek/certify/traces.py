@@ -139,3 +139,61 @@ def transaction(tx: str, offset: int, *, committed: bool = True) -> list[dict[st
 def trace(*entries: dict[str, Any] | list[dict[str, Any]]) -> list[Exchange]:
     flat = [one for each in entries for one in (each if isinstance(each, list) else [each])]
     return exchanges(flat)
+
+
+def share_fetch(
+    *delivered: tuple[int, int, int],
+    accepts: tuple[int, int] | None = None,
+    error: str = "NONE",
+    member: str = "m",
+    outcome: str = "answered",
+    lock_ms: int = 30_000,
+    batches: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """A ShareFetch of in-0 that delivers (first offset, last offset, delivery count) and may accept a range of offsets."""
+    acquired = [
+        {"first_offset": first, "last_offset": last, "delivery_count": times}
+        for first, last, times in delivered
+    ]
+    data = [{"base_offset": first, "last_offset": last, "count": 1} for first, last, _ in delivered]
+    partition = {
+        "partition_index": 0,
+        "error": "NONE",
+        "acknowledge_error": error,
+        "records": {"batches": data if batches is None else batches},
+        "acquired_records": acquired,
+    }
+    answer = {
+        "acquisition_lock_timeout_ms": lock_ms,
+        "responses": [{"topic_name": "in", "partitions": [partition]}],
+    }
+    request = _shared(member, [(*accepts, [1])] if accepts else [])
+    return {**entry("ShareFetch", request, answer=answer), "outcome": outcome}
+
+
+def share_acknowledge(
+    *acknowledged: tuple[int, int, list[int]],
+    error: str = "NONE",
+    member: str = "m",
+    outcome: str = "answered",
+) -> dict[str, Any]:
+    """A ShareAcknowledge of in-0 with (first offset, last offset, types). ``error`` is the partition's."""
+    partition = {"partition_index": 0, "error": error}
+    answer = {"responses": [{"topic_name": "in", "partitions": [partition]}]}
+    return {
+        **entry("ShareAcknowledge", _shared(member, list(acknowledged)), answer=answer),
+        "outcome": outcome,
+    }
+
+
+def _shared(member: str, acknowledged: list[tuple[int, int, list[int]]]) -> dict[str, Any]:
+    batches = [
+        {"first_offset": first, "last_offset": last, "acknowledge_types": types}
+        for first, last, types in acknowledged
+    ]
+    partition = {"partition_index": 0, "acknowledgement_batches": batches}
+    return {
+        "group_id": "g",
+        "member_id": member,
+        "topics": [{"topic_name": "in", "partitions": [partition]}],
+    }

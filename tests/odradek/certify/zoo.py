@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from odradek.certify import settings
@@ -34,6 +35,17 @@ PATIENT_S: Final = LONG_TEST_S / 2
 """Time limit, in seconds, for finding the failure of a wrong job. The certification ends at its first failure."""
 
 
+LETTERS: Final = "dlq.copier"
+SETTINGS: Final = {LETTERS: ":errors.deadletterqueue.group.enable=true"}
+"""Settings of topics."""
+
+
+def shared(*configs: str, **more: Any) -> dict[str, Any]:
+    """Options for a job that is a member of the share group "copier", with more settings of the group."""
+    known = ("share.auto.offset.reset=earliest", "share.isolation.level=read_committed", *configs)
+    return {"group-config": [f"copier:{each}" for each in known], "patience": "2s", **more}
+
+
 @dataclass(frozen=True)
 class Wrong:
     """A wrong job, and the expected findings."""
@@ -51,6 +63,8 @@ class Wrong:
     compare: str = "rows"
     has_empty: bool = False
     """Whether the input has empty values."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """More options of the command."""
     is_seldom: bool = False
     """Whether the failure depends on a race between two instances."""
 
@@ -84,10 +98,11 @@ def certified(
     upstream: str | None = None,
     compare: str = "rows",
     has_empty: bool = False,
+    options: Mapping[str, Any] = MappingProxyType({}),
     **more: Any,
 ) -> Certifier:
     (directory / "in.ndjson").write_text("".join(input_lines(has_empty)))
-    options = {
+    said = {
         "job": [*command, "{bootstrap}", "{instance}", "{data}"],
         "jobs": instances,
         "restart": restart,
@@ -95,13 +110,14 @@ def certified(
         "compare": compare,
         "nodes": nodes,
         "upstream": upstream,
-        "topic": [f"{each}:{partitions}" for each in ("in", *outputs)],
+        "topic": [f"{each}:{partitions}{SETTINGS.get(each, '')}" for each in ("in", *outputs)],
         "seed-records": ["in=in.ndjson"],
         "output": list(outputs),
         "check": check,
         "expect": expect,
+        **options,
     }
-    return Certifier(settings.workload(options, directory), **{"budget_s": BUDGET_S, **more})
+    return Certifier(settings.workload(said, directory), **{"budget_s": BUDGET_S, **more})
 
 
 def find(
@@ -119,6 +135,7 @@ def find(
         partitions=job.partitions,
         compare=job.compare,
         has_empty=job.has_empty,
+        options=job.options,
         failures_max=1,
         seed=seed,
         budget_s=PATIENT_S if job.is_failure else BUDGET_S,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from shutil import which
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import pyspark
 
@@ -20,7 +21,17 @@ from odradek.certify.outcome import Verdict
 from odradek.certify.report.text import summary
 from odradek.spark import environment
 from tests.clients.soak_jobs import Job
-from tests.odradek.certify.zoo import RECORDS, ROOT, ZOO, Wrong, certified, find, python
+from tests.odradek.certify.zoo import (
+    LETTERS,
+    RECORDS,
+    ROOT,
+    ZOO,
+    Wrong,
+    certified,
+    find,
+    python,
+    shared,
+)
 from tests.spark.archive import java_options
 from tests.support import kafka_oracle
 from tests.support.foreign import go_program, node_folder
@@ -94,10 +105,29 @@ class Right(NamedTuple):
     instances_max: int = 3
     """Maximum number of instances: 1 if a process reads all partitions, or does all the work itself."""
     check: str | None = None
+    outputs: tuple[str, ...] = ("out",)
+    options: Mapping[str, Any] = MappingProxyType({})
+    """More options of the command."""
     program: str = ""
     """Name of the job's program, if another job has the same name."""
 
 
+OF_SHARE_GROUPS: Final = [
+    Wrong("share_early", frozenset({"lost"}), "acknowledged-early", options=shared()),
+    Wrong("share_pooled", frozenset({"lost"}), "acknowledged-by-poll", options=shared()),
+    Wrong("share_resent", frozenset({"duplicated"}), "weak-producer", options=shared()),
+    Wrong(
+        "share_retried",
+        frozenset({"lost", "torn"}),
+        "released-to-limit",
+        ("out", "errors"),
+        options=shared("share.delivery.count.limit=3"),
+    ),
+]
+SLOW: Final = shared(
+    "share.record.lock.duration.ms=1000", set=["group.share.min.record.lock.duration.ms=1000"]
+)
+"""Options for a member of a share group whose locks last one second, less than it takes."""
 OF_PYTHON: Final = [
     Wrong("offsets_outside", frozenset({"duplicated", "lost"}), "offsets-outside"),
     Wrong("read_uncommitted", frozenset({"duplicated", "unexpected"}), "read-uncommitted"),
@@ -125,6 +155,7 @@ OF_PYTHON: Final = [
     Wrong("ahead", frozenset({"lost"}), "positions-ahead", compare="keyed"),
     Wrong("early_commit", frozenset({"lost"}), "positions-ahead"),
     Wrong("aio_auto", frozenset({"duplicated"}), "offsets-outside"),
+    *OF_SHARE_GROUPS,
 ]
 OF_GO: Final = [
     Wrong("uncommitted", frozenset({"duplicated", "unexpected"}), "read-uncommitted"),
@@ -169,6 +200,19 @@ RIGHT: Final = [
     Right("random_id", partial(python, "right/random_id")),
     Right("aio_by_partition", partial(python, "right/aio_by_partition")),
     Right("kafka_python_copier", partial(python, "right/kafka_python_copier")),
+    Right("share_copier", partial(python, "right/share_copier"), options=shared()),
+    Right(
+        "share_letters",
+        partial(python, "right/share_letters"),
+        outputs=("out", LETTERS),
+        options=shared(f"errors.deadletterqueue.topic.name={LETTERS}"),
+    ),
+    Right(
+        "share_upsert",
+        partial(python, "right/share_upsert"),
+        compare="keyed",
+        options=shared(delivery="exactly-once"),
+    ),
     Right("upsert", partial(go, "upsert"), compare="keyed"),
     Right("copier", partial(node, "right/copier"), program="node/copier"),
     Right("Copier", partial(plain_java, "right/Copier"), BUDGET_ON_A_JVM_S),
@@ -214,6 +258,7 @@ def is_certified(job: Right, upstream: str | None, seed: int, directory: Path) -
     certificate = certified(
         job.start(),
         directory,
+        job.outputs,
         until=job.until,
         partitions=job.partitions,
         nodes=job.nodes,
@@ -223,6 +268,7 @@ def is_certified(job: Right, upstream: str | None, seed: int, directory: Path) -
         upstream=upstream,
         budget_s=job.budget_s,
         seed=seed,
+        options=job.options,
     ).run()
     assert certificate.verdict in (Verdict.CLEAN, Verdict.INCOMPLETE), summary(certificate)
     assert certificate.lints == []
@@ -230,6 +276,14 @@ def is_certified(job: Right, upstream: str | None, seed: int, directory: Path) -
 
 def is_found(job: Wrong, start: Start, seed: int, directory: Path) -> None:
     find(job, start(), directory, seed=seed)
+
+
+def is_too_slow(seed: int, directory: Path) -> None:
+    """A job whose locks run out without any fault cannot be judged: how often it repeats its outputs depends on the time."""
+    job = certified(python("wrong/share_slow"), directory, options=SLOW, seed=seed, budget_s=BUDGET_S)
+    certificate = job.run()
+    assert certificate.verdict is Verdict.NOT_JUDGED
+    assert certificate.not_judged.endswith("(docs/certify.md#never-renews)"), certificate.not_judged
 
 
 def before_kafka(seed: int, directory: Path, run: Callable[[str], object]) -> None:
@@ -262,12 +316,13 @@ def _jobs() -> Iterator[Job]:
     for jobs, command in _LANGUAGES:
         for wrong in jobs:
             yield Job(wrong.name, partial(is_found, wrong, partial(command, wrong.name)))
+    yield Job("share_slow", is_too_slow)
     for wrong, start in OF_OTHERS:
         yield Job(wrong.name, partial(is_found, wrong, start))
     for right in RIGHT[:2]:
         yield Job(f"kafka-right-{right.name}", partial(_certified_before_kafka, right))
     for wrong in OF_PYTHON:
-        if wrong.name not in BY_MORE_THAN_CALLS:
+        if wrong.name not in BY_MORE_THAN_CALLS and wrong not in OF_SHARE_GROUPS:
             yield Job(f"kafka-{wrong.name}", partial(_found_before_kafka, wrong))
 
 
