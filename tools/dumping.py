@@ -159,6 +159,7 @@ def _decoder(directory: str) -> Callable[[Record], Row]:
     known: dict[str, Callable[[Record], Row]] = {
         "__consumer_offsets": _group_record,
         "__transaction_state": _transaction_record,
+        "__share_group_state": _share_record,
         "__cluster_metadata": _metadata_record,
     }
     decode = known.get(topic)
@@ -192,6 +193,16 @@ def _transaction_record(record: Record) -> Row:
         return {"key": _named(key), "value": None}
     value = transaction_log.TransactionLogValue.decode(record.value)
     return {"key": _named(key), "state": transaction_state(value.transaction_status), "value": _named(value)}
+
+
+def _share_record(record: Record) -> Row:
+    from protocol.records.share_state_log import decode_record  # rarely used
+
+    found = decode_record(record.key or b"", record.value)
+    if found is None:
+        return _plain(record)
+    key, value = found
+    return {"key": _named(key), "value": _named(value)}
 
 
 def _metadata_record(record: Record) -> Row:

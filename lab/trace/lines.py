@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,6 +13,10 @@ from lab.trace.exchange import Exchange, Names, Outcome, no_names
 PLACES_TOLD_MAX: Final = 4
 """Largest number of topic partitions named in one line. Further partitions are only counted."""
 ERRORS_TOLD_MAX: Final = 4
+RANGES_TOLD_MAX: Final = 4
+"""Largest number of ranges of records named for one partition of a share group."""
+ACKNOWLEDGE_TYPES: Final = ("gap", "accept", "release", "reject", "renew")
+DELIVERY_STATES: Final = ("available", "acquired", "acknowledged", "archiving", "archived")
 
 ErrorAt = tuple[str | None, int | None, str]
 """(topic, partition, name of the error); None for an error that belongs to no topic or partition."""
@@ -163,7 +167,12 @@ def _first(part: Decoded, names: Iterable[str]) -> Any:
 
 
 def _of_partition(part: Decoded) -> str:
-    """``@17`` for an offset, ``[3 records seq 0-2 pid=7/0]`` for records with sequences; "" if there is neither."""
+    """``@17`` for an offset, ``[3 records seq 0-2 pid=7/0]`` for records with sequences, the ranges of records for share
+    groups; "" if there is none of these.
+    """
+    for name, text_of in _RANGES.items():
+        if part.get(name):
+            return f"[{', '.join(_shortened(map(text_of, part[name]), RANGES_TOLD_MAX))}]"
     records = part.get("records")
     if isinstance(records, dict):
         return _of_records(records)
@@ -172,6 +181,32 @@ def _of_partition(part: Decoded) -> str:
         if offset is not None and offset >= 0:
             return f"@{offset}"
     return ""
+
+
+def _range(part: Decoded) -> str:
+    first, last = part["first_offset"], part["last_offset"]
+    return f"{first}" if first == last else f"{first}-{last}"
+
+
+def _acknowledged(batch: Decoded) -> str:
+    """An acknowledgement batch as text: ``accept 0-3``, or if its types differ ``accept,release 0-3``."""
+    names = dict.fromkeys(batch["acknowledge_types"])
+    return f"{','.join(_named(ACKNOWLEDGE_TYPES, each) for each in names)} {_range(batch)}"
+
+
+def _named(names: Sequence[str], value: int) -> str:
+    """The name of a value; the value itself if it has none, since a client may send any."""
+    return names[value] if 0 <= value < len(names) else str(value)
+
+
+_RANGES: Final[Mapping[str, Callable[[Decoded], str]]] = {
+    "acknowledgement_batches": _acknowledged,
+    "acquired_records": lambda each: f"acquired {_range(each)} delivery {each['delivery_count']}",
+    "state_batches": lambda each: (
+        f"{_named(DELIVERY_STATES, each['delivery_state'])} {_range(each)} delivery {each['delivery_count']}"
+    ),
+}
+"""Fields with ranges of records in the requests of share groups and to share coordinators, and the text for a range."""
 
 
 def _of_records(records: Decoded) -> str:

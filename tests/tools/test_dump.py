@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
 
 from protocol.batch import build_batch, end_txn_marker
 from protocol.records.producer_snapshot import ProducerSnapshotEntry, encode
+from protocol.records.share_state_log import ShareUpdateKey, ShareUpdateValue, StateBatch
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 from storage.index import ABORTED_ENTRY, OFFSET_ENTRY, TIME_ENTRY
 from tools.commands.dump import dump
@@ -98,6 +100,22 @@ def test_the_records_of_coordinators_are_decoded(tmp_path: Path) -> None:
     found = [json.loads(line) for line in done.output.splitlines()]
     assert (found[1]["key"]["transactional_id"], found[1]["state"]) == ("etl", "CompleteAbort")
     assert "damaged" in found[3]
+
+
+def test_the_states_of_share_partitions_are_decoded(tmp_path: Path) -> None:
+    folder = tmp_path / "__share_group_state-3"
+    folder.mkdir()
+    batch = StateBatch(first_offset=5, last_offset=7, delivery_state=2, delivery_count=1)
+    key = ShareUpdateKey(group_id="g", topic_id=UUID(int=1), partition=0)
+    value = ShareUpdateValue(start_offset=5, state_batches=[batch])
+    records = [(1, key.encode(), value.encode(0)), (2, b"\0\x09", b"of a later type")]
+    (folder / f"{0:020d}.log").write_bytes(build_batch(records))
+    _, found, unknown = map(json.loads, run(folder, "-r", "--json").output.splitlines())
+    assert (found["key"]["type"], found["value"]["state_batches"][0]["delivery_state"]) == (
+        "ShareUpdateKey",
+        2,
+    )
+    assert unknown["value"] == "of a later type"
 
 
 @pytest.mark.parametrize("damage", ["crc", "torn", "magic"])

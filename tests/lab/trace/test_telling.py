@@ -59,6 +59,16 @@ from protocol.messages.produce import (
 )
 from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.messages.share_fetch import (
+    AcknowledgementBatch,
+    AcquiredRecords,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from protocol.messages.share_fetch import FetchPartition as SharePartition
+from protocol.messages.share_fetch import FetchTopic as ShareTopic
+from protocol.messages.share_fetch import PartitionData as SharePartitionData
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -74,6 +84,7 @@ from tests.protocol.test_messages_bytes import kio_bytes, random_message
 
 ORDERS = uuid.UUID(int=0xABC)
 PRODUCE, FETCH, FIND_COORDINATOR, END_TXN, MARKERS, SASL_AUTHENTICATE = 0, 1, 10, 26, 27, 36
+SHARE_FETCH = 78
 INIT_PRODUCER_ID, ADD_PARTITIONS = 22, 24
 BATCH = build_batch(
     [(1_700_000_000_000, b"key", b"secret"), (1_700_000_000_001, None, None)],
@@ -349,6 +360,29 @@ def test_a_fetch_on_one_line_names_the_partitions_that_brought_something() -> No
     made = asked(FETCH, 13, FetchRequest(topics=[topic]), answer)
     assert line_of(made) == (
         "Fetch v13 #9 orders-0@17 orders-1@17 orders-2@17 orders-3@17 +2 -> orders-0:NOT_LEADER_OR_FOLLOWER"
+    )
+
+
+def test_a_share_fetch_on_one_line_names_the_records_acknowledged_and_acquired() -> None:
+    batches = [
+        AcknowledgementBatch(first_offset=0, last_offset=3, acknowledge_types=[1]),
+        AcknowledgementBatch(first_offset=4, last_offset=6, acknowledge_types=[2, 3, 2]),
+        AcknowledgementBatch(first_offset=7, last_offset=7, acknowledge_types=[9]),
+    ]
+    asks = SharePartition(partition_index=0, acknowledgement_batches=batches)
+    acquired = [AcquiredRecords(first_offset=8, last_offset=9, delivery_count=1)]
+    answers = SharePartitionData(partition_index=0, records=BATCH, acquired_records=acquired)
+    made = asked(
+        SHARE_FETCH,
+        2,
+        ShareFetchRequest(
+            group_id="g", member_id="b", topics=[ShareTopic(topic_id=ORDERS, partitions=[asks])]
+        ),
+        ShareFetchResponse(responses=[ShareFetchableTopicResponse(topic_id=ORDERS, partitions=[answers])]),
+    )
+    assert line_of(made) == (
+        "ShareFetch v2 #9 group=g member=b orders-0[accept 0-3, release,reject 4-6, 9 7] "
+        "-> ok orders-0[acquired 8-9 delivery 1]"
     )
 
 
