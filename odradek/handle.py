@@ -120,6 +120,12 @@ class Handle(Assertions):
         """The timeline of a transactional id across all nodes."""
         return self._control.timeline(transactional_id)
 
+    def share_timeline(
+        self, group: str, topic: str | None = None, partition: int | None = None, offset: int | None = None
+    ) -> Timeline:
+        """The timeline of a share group, of a topic partition in it, or of the record at an offset."""
+        return self._control.share_timeline(group, topic, partition, offset)
+
     def partitions(self, topic: str | None = None, *, internal: bool = False) -> list[Partition]:
         """The partitions with their leaders, leader epochs, ISRs and log end offsets."""
         return self._control.partitions(topic, internal=internal)

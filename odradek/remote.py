@@ -127,6 +127,16 @@ class Remote(Assertions):
         """The timeline of a transactional id across all nodes. Raises ``NotFound`` if no running node knows the id."""
         return Timeline(**self.client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline"))
 
+    def share_timeline(
+        self, group: str, topic: str | None = None, partition: int | None = None, offset: int | None = None
+    ) -> Timeline:
+        """The timeline of a share group, of a topic partition in it, or of the record at an offset.
+
+        Who acquired and acknowledged records is known as far as the trace was on. Raises ``NotFound`` for an unknown name.
+        """
+        query = {"topic": topic, "partition": partition, "offset": offset}
+        return Timeline(**self.client.get(f"/v1/groups/{in_path(group)}/timeline", query))
+
     def partitions(self, topic: str | None = None, *, internal: bool = False) -> list[Partition]:
         """The partitions of one topic, or of all topics, with leaders, leader epochs, ISRs and log end offsets.
 

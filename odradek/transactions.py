@@ -102,7 +102,7 @@ def _transaction(view: dict[str, Any]) -> Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The timeline of a transactional id: ``str()`` returns a table, ``timeline`` the events for programs."""
+    """The timeline of a transactional id or a share group: ``str()`` returns a table, ``timeline`` has the events."""
 
     timeline: dict[str, Any]
     text: str

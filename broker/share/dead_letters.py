@@ -72,6 +72,8 @@ class Attempt(NamedTuple):
     """Offset of the first record in that partition."""
     failure: str
     """Why not all records were written; empty if they were."""
+    at_ms: int
+    """The end of the attempt, in milliseconds since 1970."""
 
 
 class _Failed(Exception):
@@ -108,7 +110,7 @@ class DeadLetterQueues:
         With ``injected``, the error of a fault rule, there is no attempt.
         """
         name = settings.dead_letter_topic
-        attempt = Attempt(letters.first_offset, letters.last_offset, "", -1, "")
+        attempt = Attempt(letters.first_offset, letters.last_offset, "", -1, "", 0)
         try:
             if injected is not NONE:
                 raise _Failed(injected.name)
@@ -133,7 +135,7 @@ class DeadLetterQueues:
                 reason=str(failed),
             )
             attempt = attempt._replace(failure=str(failed))
-        return attempt
+        return attempt._replace(at_ms=self._clock.now_ms())
 
     # -- the topic ----------------------------------------------------------------------------------------------
 

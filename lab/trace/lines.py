@@ -183,7 +183,8 @@ def _of_partition(part: Decoded) -> str:
     return ""
 
 
-def _range(part: Decoded) -> str:
+def range_text(part: Decoded) -> str:
+    """``first_offset`` and ``last_offset`` as text: ``0-3``, or ``4`` for one record."""
     first, last = part["first_offset"], part["last_offset"]
     return f"{first}" if first == last else f"{first}-{last}"
 
@@ -191,19 +192,19 @@ def _range(part: Decoded) -> str:
 def _acknowledged(batch: Decoded) -> str:
     """An acknowledgement batch as text: ``accept 0-3``, or if its types differ ``accept,release 0-3``."""
     names = dict.fromkeys(batch["acknowledge_types"])
-    return f"{','.join(_named(ACKNOWLEDGE_TYPES, each) for each in names)} {_range(batch)}"
+    return f"{','.join(value_name(ACKNOWLEDGE_TYPES, each) for each in names)} {range_text(batch)}"
 
 
-def _named(names: Sequence[str], value: int) -> str:
+def value_name(names: Sequence[str], value: int) -> str:
     """The name of a value; the value itself if it has none, since a client may send any."""
     return names[value] if 0 <= value < len(names) else str(value)
 
 
 _RANGES: Final[Mapping[str, Callable[[Decoded], str]]] = {
     "acknowledgement_batches": _acknowledged,
-    "acquired_records": lambda each: f"acquired {_range(each)} delivery {each['delivery_count']}",
+    "acquired_records": lambda each: f"acquired {range_text(each)} delivery {each['delivery_count']}",
     "state_batches": lambda each: (
-        f"{_named(DELIVERY_STATES, each['delivery_state'])} {_range(each)} delivery {each['delivery_count']}"
+        f"{value_name(DELIVERY_STATES, each['delivery_state'])} {range_text(each)} delivery {each['delivery_count']}"
     ),
 }
 """Fields with ranges of records in the requests of share groups and to share coordinators, and the text for a range."""

@@ -44,7 +44,7 @@ async def timeline(
     Raises ``UnknownTransaction`` if there is no such id.
     """
     try:
-        return await timeline_from(_NodesScan(nodes, limits or ScanLimits()), transactional_id, trace, limits)
+        return await timeline_from(NodesScan(nodes, limits or ScanLimits()), transactional_id, trace, limits)
     except UnknownTransaction as unknown:
         near = nearest(transactional_id, [each["transactional_id"] for each in transactions(nodes)])
         raise UnknownTransaction(f"{unknown}; did you mean {near!r}?" if near else str(unknown)) from None
@@ -56,7 +56,7 @@ async def states(nodes: Sequence[Node], transactional_id: str, offsets_max: int)
     The oldest record is first. An empty list: the whole partition was read, and has none. None: none was found, but the
     log was not read from its start, or no running node has the partition.
     """
-    scan = _NodesScan(nodes, ScanLimits(offsets_max=offsets_max))
+    scan = NodesScan(nodes, ScanLimits(offsets_max=offsets_max))
     found = await scan.states(transactional_id)
     return found if found or (scan.scanned and scan.scanned[0].is_whole) else None
 
@@ -96,7 +96,9 @@ def transaction_view(txn: Transaction, coordinator: int, clock: Clock) -> dict[s
     }
 
 
-class _NodesScan(Scan):
+class NodesScan(Scan):
+    """Reads the leaders' logs on nodes of this process."""
+
     unknown = "no transaction log of the running nodes knows the id"
 
     def __init__(self, nodes: Sequence[Node], limits: ScanLimits) -> None:

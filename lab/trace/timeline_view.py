@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from broker.injection.happenings import Happening
@@ -80,18 +80,7 @@ class Timeline:
     def to_text(self) -> str:
         """A table: time (for a batch the client's), number of the transaction, node, offset in the log, description."""
         rows = [_HEAD, *(self._row(event) for event in self.assembled.events)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
-        lines = [
-            "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
-            for row in rows
-        ]
-        return (
-            "\n".join(
-                printable(line).rstrip()
-                for line in [*self._summary(), *self._hanging(), "", *lines, *self._gaps()]
-            )
-            + "\n"
-        )
+        return table([*self._summary(), *self._hanging(), ""], rows, self._gaps())
 
     def _summary(self) -> Iterator[str]:
         yield f"transactional id {self.assembled.transactional_id}"
@@ -133,6 +122,16 @@ class Timeline:
             return time_of_day(what.time_ms), number, node, "", what.text
         where = f"{what.topic}-{what.partition} @{what.offset}"
         return time_of_day(what.time_ms), number, str(what.node_id), where, _said(event)
+
+
+def table(above: Iterable[str], rows: Sequence[Sequence[str]], below: Iterable[str]) -> str:
+    """Rows of equal length as aligned columns, with lines above and below. Characters that cannot be printed are escaped."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]
+    return "\n".join(printable(line).rstrip() for line in [*above, *lines, *below]) + "\n"
 
 
 def state_name(state: TransactionState) -> str:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 
 import odradek as package
 from protocol.errors import ErrorCode
-from tests.lab.explain.staged_groups import ACCEPT, RELEASE, ShareMember
+from tests.lab.explain.staged_groups import ACCEPT, REJECT, RELEASE, ShareMember
 from tests.support.clients import PATIENCE, eventually
 from tests.tools.conftest import Run, invoke
 from tools.client.cluster import Cluster
@@ -94,6 +94,54 @@ def test_settings_of_a_group_are_set_and_shown(run: Run, refused: Callable[..., 
     )
     run("group", "config", "g4", "--delete", "share.auto.offset.reset")
     assert json.loads(run("group", "config", "g4", "--json")) == {}
+
+
+def test_the_timeline_of_a_share_group_says_who_had_a_record(
+    cluster_of_two: package.Broker, run: Run, refused: Callable[..., tuple[int, str]]
+) -> None:
+    run("topic", "create", "g4:1")
+    run("produce", "g4", *"abcd")
+    control = {"ODRADEK_CONTROL": cluster_of_two.control_url}
+
+    class Names:
+        topic, group = "g4", "g4-workers"
+
+        def connect(self) -> Cluster:
+            return connections.enter_context(Cluster(cluster_of_two.bootstrap_servers))
+
+    with ExitStack() as connections, cluster_of_two.trace:
+        first, second = ShareMember(Names(), "m1"), ShareMember(Names(), "m2")
+        first.configure()
+        first.join()
+        first.fetch(3)
+        first.acknowledge(0, 2, RELEASE)
+        second.fetch(1)
+        second.acknowledge(0, 0, REJECT)
+        events = json.loads(run("group", "timeline", "g4-workers", "g4/0", "-o", "0", "--json", **control))[
+            "events"
+        ]
+    assert [(each["kind"], each["member_id"]) for each in events if each["kind"] != "node"] == [
+        ("acquired", "m1"),
+        ("acknowledged", "m1"),
+        ("stored", None),
+        ("acquired", "m2"),
+        ("acknowledged", "m2"),
+        ("stored", None),
+    ]
+    states = [each["ranges"][0] for each in events if each["kind"] == "stored"]
+    assert [(each["state"], each["delivery_count"]) for each in states] == [("available", 1), ("archived", 2)]
+    text = run("group", "timeline", "g4-workers", "g4/0", **control)
+    assert text.startswith("g4-0 in share group g4-workers\n")
+    assert re.search(r"__share_group_state-\d+ @\d+ +snapshot, start offset -1\n", text)
+    assert re.search(r"stored, start offset 0: available 0-2 delivery 1\n", text)
+    of_group = run("group", "timeline", "g4-workers", **control)
+    assert "member m1 (client odradek) subscribes to g4\n" in of_group
+    assert "share partitions: initialized g4 [0]\n" in of_group
+    assert re.search(r"member m1 has g4 \[0\] in epoch \d+\n", of_group)
+    run("consume", "g4", "-g", "g4-readers", "-n", "1")
+    assert "only share groups" in refused("group", "timeline", "g4-readers", **control)[1]
+    assert "has no partition 7" in refused("group", "timeline", "g4-workers", "g4/7", **control)[1]
+    assert "--offset needs" in refused("group", "timeline", "g4-workers", "-o", "7", **control)[1]
 
 
 def test_members_are_shown_with_their_partitions(cluster_of_two: package.Broker, run: Run) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from odradek.commands.common import Remote, speaking
 from odradek.printable import clipped
 from tools.client.cluster import Cluster
 from tools.client.configs import GROUP
@@ -28,6 +29,7 @@ from tools.commands.common import (
     as_json,
     end_without,
     on_a_cluster,
+    partition_name,
     say,
     say_done,
     say_json,
@@ -150,6 +152,32 @@ def _committed(at: dict[str, Any]) -> str | None:
         "pending"
     ]
     return " ".join(words) or None
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.argument("where", metavar="[TOPIC/PARTITION]", required=False)
+@click.option("-o", "--offset", type=click.IntRange(0), help="Show only this record of the partition.")
+@as_json
+@speaking
+def timeline(remote: Remote, name: str, where: str | None, offset: int | None, as_json: bool) -> None:
+    """Show the timeline of a share group, or of a partition in it: who acquired and acknowledged records, and their states.
+
+    The command uses the control port: only Odradek has timelines. Members and requests are known as far as the trace was on.
+
+    \b
+    odradek trace --start
+    odradek group timeline workers orders/0
+    odradek group timeline workers orders/0 --offset 17
+    """
+    if offset is not None and where is None:
+        raise click.UsageError("--offset needs a TOPIC/PARTITION")
+    topic, partition = (None, None) if where is None else partition_name(where)
+    found = remote.share_timeline(name, topic, partition, offset)
+    if as_json:
+        say_json(found.timeline)
+    else:
+        say(found.text.rstrip("\n"))
 
 
 @group.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from msgspec import Meta
@@ -121,6 +122,64 @@ async def show_group(control: Control, params: OneGroup) -> GroupView:
             )
             for each in described.members
         ],
+    )
+
+
+class ShareTimelineView(View):
+    timeline: dict[str, Any]
+    """The timeline as JSON: its events with kind, time_ms, node, where, member_id, ranges and text."""
+    text: str
+    """The timeline as a table of text."""
+
+
+class WantedTimeline(OneGroup):
+    topic: Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)] | None = None
+    partition: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+
+
+@operation(
+    "GET",
+    "/v1/groups/{group}/timeline",
+    answer_example={
+        "timeline": {
+            "subject": "record 17 of orders-0 in share group workers",
+            "events": [],
+            "is_whole": True,
+        },
+        "text": "record 17 of orders-0 in share group workers …",
+    },
+    may_wait=True,
+)
+async def show_share_timeline(control: Control, params: WantedTimeline) -> ShareTimelineView:
+    """Show the timeline of a share group, of a topic partition in it, or of the record at an offset.
+
+    Of a partition or record: who acquired and acknowledged it, as far as the trace was on; the states that were written to
+    __share_group_state; dead letters. Of the group: its records in __consumer_offsets.
+    """
+    from lab.trace.share_timeline import share_timeline  # rarely used
+
+    if (params.topic is None) != (params.partition is None) or (
+        params.offset is not None and params.topic is None
+    ):
+        raise HttpError(400, "give topic and partition together; an offset needs both")
+    found = _find(control, params.group)
+    if found is None:
+        raise HttpError(404, f"no running coordinator knows the group {params.group}")
+    if found[0].type != "share":
+        raise HttpError(400, f"{params.group} is a {found[0].type} group: only share groups have a timeline")
+    place = None
+    if params.topic is not None and params.partition is not None:
+        topic = topic_of(control.cluster.metadata, params.topic)
+        if topic.partition(params.partition) is None:
+            last = len(topic.partitions) - 1
+            raise HttpError(404, f"{params.topic} has no partition {params.partition}: the last is {last}")
+        place = (params.topic, params.partition)
+    nodes = control.cluster.running_nodes()
+    timeline = await share_timeline(nodes, params.group, place, params.offset, control.trace)
+    # Formatting a long timeline takes longer than a turn of the event loop may.
+    return await asyncio.to_thread(
+        lambda: ShareTimelineView(timeline=timeline.to_json(), text=timeline.to_text())
     )
 
 

@@ -11,6 +11,7 @@ from broker.cluster import Cluster
 from broker.groups.share.group import ShareGroup
 from broker.metadata.features import SHARE_VERSION
 from broker.metadata.topics import SHARE_GROUP_STATE
+from broker.share.dead_letters import Attempt
 from broker.share.manager import DEAD_LETTERS_SINCE
 from broker.share.partition import InFlight
 from broker.share.settings import settings_of
@@ -101,7 +102,7 @@ def _partition(
         next_offset=partition.next_fetch_offset(),
         records=records_by_state(found[1]),
         in_flight=tuple(_in_flight(*each) for each in islice(records_in_flight(*found), RANGES_MAX)),
-        dead_letters=tuple(DeadLetterFacts(**each._asdict()) for each in found[1].attempts),
+        dead_letters=tuple(_dead_letters(each) for each in found[1].attempts),
     )
 
 
@@ -125,6 +126,16 @@ def _in_flight(each: InFlight, now_ms: float) -> InFlightFacts:
         in_transition=form.in_transition,
         former_member_id=each.former_member_id,
         ending=form.ending,
+    )
+
+
+def _dead_letters(each: Attempt) -> DeadLetterFacts:
+    return DeadLetterFacts(
+        first_offset=each.first_offset,
+        last_offset=each.last_offset,
+        written_to=each.written_to,
+        written_offset=each.written_offset,
+        failure=each.failure,
     )
 
 

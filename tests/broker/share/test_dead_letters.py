@@ -118,7 +118,7 @@ async def test_the_share_partition_keeps_where_its_dead_letters_are_and_why_othe
     await turns()
     [managed] = world.share.loaded().values()
     refused = "topic name does not start with 'dlq.' (errors.deadletterqueue.topic.name.prefix)"
-    assert list(managed.attempts) == [
+    assert [each[:5] for each in managed.attempts] == [
         (1, 1, "dlq.g-0", 0, ""),
         (2, 2, "dlq.g-0", 1, ""),
         (3, 3, "", -1, refused),
