@@ -97,7 +97,7 @@ async def acknowledge(
                 Acknowledged(each.first_offset, each.last_offset, each.acknowledge_types) for each in batches
             ]
     if interested:
-        outcomes = await context.node.share.acknowledge(group_id, member_id, interested)
+        outcomes = await context.node.share.acknowledge(member_id, interested)
         results.update((key[1:], outcome) for key, outcome in outcomes.items())
         results.update(dict.fromkeys(empty, ALL_WELL))
     return results

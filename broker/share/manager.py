@@ -27,7 +27,7 @@ from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE
 from broker.replicas.partition import Partition
 from broker.replicas.partition.listeners import PartitionListener
 from broker.share.dead_letters import Attempt, DeadLetterQueues
-from broker.share.messages import outcome
+from broker.share.messages import outcome_of
 from broker.share.partition import Acknowledged, Change, DeadLetters, InFlight, Refused, SharePartition
 from broker.share.sessions import SessionKey, ShareSessionCache
 from broker.share.settings import EARLIEST, LATEST, ShareGroupSettings, duration_ms, settings_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 DEAD_LETTERS_SINCE: Final = 2
 """First ``share.version`` with dead-letter queues (KIP-1191)."""
-NOT_HOSTED: Final = outcome(ErrorCode.unknown_topic_or_partition)
+NOT_HOSTED: Final = outcome_of(ErrorCode.unknown_topic_or_partition)
 ATTEMPTS_KEPT: Final = 200
 """Number of the newest attempts at the dead-letter queue that a share partition keeps, for views."""
 SERVER_ERROR: Final = "Unable to complete operation due to server error."
@@ -248,7 +248,7 @@ class SharePartitionManager(MetadataListener):
     # -- acknowledging ------------------------------------------------------------------------------------------
 
     async def acknowledge(
-        self, group_id: str, member_id: str, batches: Mapping[SharePartitionKey, Sequence[Acknowledged]]
+        self, member_id: str, batches: Mapping[SharePartitionKey, Sequence[Acknowledged]]
     ) -> dict[SharePartitionKey, Outcome]:
         """Acknowledge records, all batches of a partition or none. Returns when the new states are written."""
         waiters = {

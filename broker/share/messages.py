@@ -45,5 +45,5 @@ def message_of(error: ErrorCode) -> str | None:
     return _MESSAGES.get(error)
 
 
-def outcome(error: ErrorCode) -> Outcome:
+def outcome_of(error: ErrorCode) -> Outcome:
     return Outcome(error, message_of(error))

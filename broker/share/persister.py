@@ -18,7 +18,7 @@ from broker.loop.life import NodeLife
 from broker.metadata.results import ApiError
 from broker.metadata.topics import SHARE_GROUP_STATE
 from broker.peers.senders import persister
-from broker.share.messages import outcome
+from broker.share.messages import outcome_of
 from broker.share.state import Initialization, Outcome, SharePartitionKey, StoredState
 from broker.share.state_apis import (
     DELETE,
@@ -60,7 +60,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.network_exception,
     }
 )
-NO_RESPONSE: Final = outcome(ErrorCode.network_exception)
+NO_RESPONSE: Final = outcome_of(ErrorCode.network_exception)
 
 
 class _Question(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from broker.share.coordinator.batches import combined
-from broker.share.messages import outcome
+from broker.share.messages import outcome_of
 from broker.share.state import (
     NO_START_OFFSET,
     UNKNOWN_COUNT,
@@ -82,9 +82,9 @@ class ShareCoordinatorState:
     ) -> Decision:
         refused = _negative(key.partition, state_epoch=wanted.state_epoch)
         if refused is None and self.state_epochs.get(key, 0) > wanted.state_epoch:
-            refused = outcome(ErrorCode.fenced_state_epoch)
+            refused = outcome_of(ErrorCode.fenced_state_epoch)
         if refused is not None or not exists:
-            return refused or outcome(ErrorCode.unknown_topic_or_partition)
+            return refused or outcome_of(ErrorCode.unknown_topic_or_partition)
         known = self.offsets.get(key)
         start_offset = wanted.start_offset
         stored = StoredState(
@@ -142,7 +142,9 @@ class ShareCoordinatorState:
         return self._unknown(key, exists=exists) or OK
 
     def _unknown(self, key: SharePartitionKey, *, exists: bool) -> Outcome | None:
-        return _negative(key.partition) or (None if exists else outcome(ErrorCode.unknown_topic_or_partition))
+        return _negative(key.partition) or (
+            None if exists else outcome_of(ErrorCode.unknown_topic_or_partition)
+        )
 
     def _refused(
         self,
@@ -160,10 +162,10 @@ class ShareCoordinatorState:
             message = f"{operation} operation on uninitialized share partition not allowed."
             return Outcome(ErrorCode.invalid_request, message)
         if self.leader_epochs.get(key, 0) > leader_epoch:
-            return outcome(ErrorCode.fenced_leader_epoch)
+            return outcome_of(ErrorCode.fenced_leader_epoch)
         if state_epoch is not None and self.state_epochs.get(key, 0) > state_epoch:
-            return outcome(ErrorCode.fenced_state_epoch)
-        return None if exists else outcome(ErrorCode.unknown_topic_or_partition)
+            return outcome_of(ErrorCode.fenced_state_epoch)
+        return None if exists else outcome_of(ErrorCode.unknown_topic_or_partition)
 
     def _changed(self, key: SharePartitionKey, change: StoredState, now_ms: int) -> ShareRecord:
         """Return the record of a change: an update, or after ``updates_per_snapshot`` updates a snapshot."""
