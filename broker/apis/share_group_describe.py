@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from broker.apis.consumer_group_describe import HAS_OTHER_TOPICS
 from broker.apis.share_group_heartbeat import serves_share_groups
+from broker.config.agreement import SHARE_ASSIGNORS
 from broker.groups.consumer.context import Refused
 from broker.groups.consumer.topics import TopicsImage
 from broker.groups.share.member import ShareGroupMember
@@ -62,7 +63,7 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=context.node.config.group_share_assignors[0],
+        assignor_name=SHARE_ASSIGNORS[context.node.config.group_share_assignors[0]],
         members=[_member(member, groups.share_groups.topics) for member in group.members.values()],
     )
     if unauthorized(context, "DESCRIBE", "TOPIC", _topics_of(described)):

@@ -21,6 +21,8 @@ CONSUMER_ASSIGNORS: Final = {
     f"{_ASSIGNOR_PACKAGE}.RangeAssignor": "range",
 }
 """Names of the assignors, by name and by class, as ``group.consumer.assignors`` has them."""
+SHARE_ASSIGNORS: Final = {"simple": "simple", f"{_ASSIGNOR_PACKAGE}.SimpleAssignor": "simple"}
+"""The same of ``group.share.assignors``."""
 
 Values = Mapping[str, Any]
 
@@ -86,8 +88,9 @@ def _of_the_broker(values: Values) -> Iterator[tuple[bool, str]]:
 
 
 def _of_groups(values: Values) -> Iterator[tuple[bool, str]]:
-    for assignor in values["group.consumer.assignors"]:
-        yield assignor in CONSUMER_ASSIGNORS, f"Class {assignor} cannot be found"
+    for kind, known in (("consumer", CONSUMER_ASSIGNORS), ("share", SHARE_ASSIGNORS)):
+        for assignor in values[f"group.{kind}.assignors"]:
+            yield assignor in known, f"Class {assignor} cannot be found"
     for kind in KINDS_OF_GROUPS:
         for what in _BOUNDED:
             name, lowest, highest = (f"group.{kind}.{bound}{what}" for bound in ("", "min.", "max."))

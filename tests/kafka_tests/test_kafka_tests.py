@@ -26,6 +26,17 @@ CHOSEN = (
     f"{TRANSACTIONS}.testSendOffsetsWithGroupMetadata",
 )
 """Tests that run in about a minute."""
+SHARE_CONSUMER = "org.apache.kafka.clients.consumer.ShareConsumerTest"
+CHOSEN_OF_SHARE_GROUPS = (
+    "kafka.server.ShareGroupDescribeRequestTest",
+    "kafka.server.ShareGroupHeartbeatRequestTest.testMemberJoiningAndExpiring",
+    "kafka.server.ShareFetchAcknowledgeRequestTest.testShareFetchRequestPiggybackedReject",
+    f"{SHARE_CONSUMER}.testComplexShareConsumer",
+    f"{SHARE_CONSUMER}.testControlRecordsSkipped",
+    f"{SHARE_CONSUMER}.testExplicitAcknowledgeReleaseAccept",
+    f"{SHARE_CONSUMER}.testRenewAcknowledgementOnPoll",
+)
+"""Tests that run in half a minute."""
 RELATION = "org.apache.spark.sql.kafka010.KafkaRelationSuiteV2"
 ONE_TEST = "org.apache.spark.sql.kafka010.ConsumerStrategySuite.createAdmin must create admin properly"
 
@@ -34,10 +45,20 @@ ONE_TEST = "org.apache.spark.sql.kafka010.ConsumerStrategySuite.createAdmin must
 @pytest.mark.client("Java")
 @pytest.mark.feature("transactions")
 def test_kafkas_own_tests_of_transactions_and_groups_pass():
-    results = [each for _, found in run.run(CHOSEN) for each in found]
+    assert_all_pass(CHOSEN)
+
+
+@pytest.mark.foreign
+@pytest.mark.client("Java")
+def test_kafkas_own_tests_of_share_groups_pass():
+    assert_all_pass(CHOSEN_OF_SHARE_GROUPS)
+
+
+def assert_all_pass(chosen: Sequence[str]) -> None:
+    results = [each for _, found in run.run(chosen) for each in found]
     assert [each for each in results if each.verdict != "passed"] == []
     passed = {each.test for each in results}
-    assert all(any(test.startswith(each) for test in passed) for each in CHOSEN)
+    assert all(any(test.startswith(each) for test in passed) for each in chosen)
 
 
 @pytest.mark.foreign

@@ -80,6 +80,11 @@ from broker.config import ConfigError, broker_config
             {"group.consumer.assignors": "uniform,com.example.Mine"},
             "Class com.example.Mine cannot be found",
         ),
+        ({"group.share.assignors": "com.example.Mine"}, "Class com.example.Mine cannot be found"),
+        (
+            {"group.share.assignors": "simple,org.apache.kafka.coordinator.group.assignor.SimpleAssignor"},
+            "group.share.assignors must contain exactly one assignor, but found 2",
+        ),
         (
             {"group.streams.num.standby.replicas": "3"},
             "group.streams.num.standby.replicas must be less than or equal to"
