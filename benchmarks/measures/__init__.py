@@ -17,6 +17,7 @@ NAMES: Final = (
     "produce_small",
     "transactions",
     "groups",
+    "share_locks",
     "reset",
     "snapshot",
     "log_append",
