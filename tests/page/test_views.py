@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from confluent_kafka import Consumer, TopicPartition
 from playwright.sync_api import Locator, Page, expect
 
 import odradek
+from tests.lab.explain.staged_groups import RELEASE, ShareMember
 from tests.page.conftest import Open, Staged, transaction
 from tests.support.chromium import HANG_MS
 from tests.support.deadlines import HANG_S
+from tools.client.cluster import Cluster
 
 pytestmark = [pytest.mark.chromium, pytest.mark.more]
 expect.set_options(timeout=HANG_MS)
@@ -170,6 +173,32 @@ def test_a_group_shows_its_members_and_its_offsets_are_reset(open_page: Open, st
     group.get_by_role("combobox").select_option("latest")
     group.get_by_role("button", name="reset").click()
     expect(row(page, "readers").last).to_contain_text("orders-0 at 12")
+
+
+def test_a_share_group_shows_its_records_in_flight(open_page: Open, staged: Staged) -> None:
+    class Names:
+        topic, group = "orders", "workers"
+
+        def connect(self) -> Cluster:
+            return connections.enter_context(Cluster(staged.broker.bootstrap_servers))
+
+    with ExitStack() as connections:
+        member = ShareMember(Names(), "<i>m1</i>")
+        member.configure()
+        member.join()
+        member.fetch(2)
+        page = open_page("groups")
+        expect(row(page, "workers").last).to_contain_text("orders-0 from 0")
+        page.get_by_role("link", name="workers").click()
+        group = page.get_by_role("region", name="Group workers")
+        ranges = group.get_by_role("region", name="Records of workers in flight")
+        expect(ranges).to_contain_text("<i>m1</i>")
+        expect(group.get_by_role("button", name="reset")).to_have_count(0)
+        member.acknowledge(0, 0, RELEASE)
+        expect(ranges).to_contain_text("released by <i>m1</i>")
+        expect(ranges.get_by_role("row").nth(1)).to_contain_text("orders-00Available")
+        group.get_by_role("button", name="explain").click()
+        expect(group).to_contain_text("The start offset 0 of group workers in orders-0 waits")
 
 
 def test_a_timeline_is_walked_through_and_saved(open_page: Open, staged: Staged, tmp_path: Path) -> None:

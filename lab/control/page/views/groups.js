@@ -1,5 +1,5 @@
 import { get, post } from '../api.js'
-import { attempt, button, h, number, onSubmit, table } from '../dom.js'
+import { attempt, button, duration, h, number, onSubmit, table } from '../dom.js'
 import { explaining } from '../explaining.js'
 import { timeOf } from '../values.js'
 
@@ -9,13 +9,26 @@ const offset = ({ topic, partition, committed, lag, pending }) =>
   h('div', {}, `${topic}-${partition} at ${number(committed)}, lag ${number(lag)}`,
     pending && ' ', pending && h('span', { class: 'state open' }, 'another offset is in an open transaction'))
 
+const share = ({ topic, partition, start_offset, lag, records }) =>
+  h('div', {}, `${topic}-${partition} from ${number(start_offset)}, lag ${number(lag)}`,
+    Object.entries(records).map(([state, count]) => `, ${number(count)} ${state.toLowerCase()}`))
+
+const rangeRow = ({ place, records }) => h('tr', {},
+  h('th', { scope: 'row' }, place),
+  h('td', {}, number(records.first_offset), records.last_offset > records.first_offset && ` – ${number(records.last_offset)}`),
+  h('td', {}, records.state, records.in_transition && ' (being written)'),
+  h('td', {}, records.member_id ?? '–'),
+  h('td', {}, records.lock_ms == null ? '–' : duration(Math.max(0, records.lock_ms))),
+  h('td', {}, number(records.delivery_count)),
+  h('td', {}, [records.ending, records.former_member_id].filter(Boolean).join(' by ') || '–'))
+
 const row = (group) => h('tr', {},
   h('th', { scope: 'row' }, h('a', { href: `#/groups/${encodeURIComponent(group.group)}`, 'data-name': 'id' }, group.group)),
   h('td', {}, group.type),
   h('td', {}, h('span', { class: `state ${group.state === 'Stable' ? 'good' : group.members ? 'open' : ''}` }, group.state)),
   h('td', {}, number(group.members)),
   h('td', {}, number(group.lag)),
-  h('td', {}, group.offsets.length ? group.offsets.map(offset) : '–'),
+  h('td', {}, group.offsets.length ? group.offsets.map(offset) : group.shares.length ? group.shares.map(share) : '–'),
 )
 
 const memberRow = (member) => h('tr', {},
@@ -54,33 +67,42 @@ const resetForm = (group, topics, paint) => {
 /** One group: its members, and the reset of its offsets. */
 const groupSection = (group) => {
   const { element, fill } = table(`Members of ${group}`, [['Client'], ['Host'], ['Static member'], ['Assigned partitions']])
+  const ranges = table(`Records of ${group} in flight`, [['Partition'], ['Offsets'], ['State'], ['Member'],
+    ['Lock ends in', 'number'], ['Deliveries', 'number'], ['Before']])
   const none = h('p', { class: 'quiet' }, 'It has no members.')
   const bar = h('div')
   const { card, explain } = explaining()
   const section = h('section', { class: 'card', 'aria-label': `Group ${group}` }, h('h3', {}, `Group ${group}`),
-    none, element, bar, h('div', { class: 'bar' }, button('explain', () => explain(`group ${group}`, { group }))), card)
+    none, element, ranges.element, bar, h('div', { class: 'bar' }, button('explain', () => explain(`group ${group}`, { group }))), card)
   const paint = ({ summary, members }) => {
     none.hidden = members.length > 0
     element.hidden = members.length === 0
     fill(members, (each) => each.member_id, (each) => each, memberRow)
     const topics = [...new Set(summary.offsets.map((each) => each.topic))]
-    if (!bar.firstChild) bar.append(resetForm(group, topics, paint))
+    if (!bar.firstChild && summary.type !== 'share') bar.append(resetForm(group, topics, paint))
+    paintRanges(summary)
   }
-  element.hidden = none.hidden = true
+  const paintRanges = ({ shares }) => {
+    const found = shares.flatMap((each) => each.in_flight.map((records) => ({ place: `${each.topic}-${each.partition}`, records })))
+    ranges.element.hidden = found.length === 0
+    ranges.fill(found, (each) => `${each.place} ${each.records.first_offset}`, (each) => each, rangeRow)
+  }
+  element.hidden = ranges.element.hidden = none.hidden = true
   const look = () => attempt(section, async () => paint(await get(`v1/groups/${encodeURIComponent(group)}`)))
-  return { section, look }
+  return { section, look, paintRanges }
 }
 
 export const show = (root, context) => {
-  const { element, fill } = table('Consumer groups', [
-    ['Group'], ['Type'], ['State'], ['Members', 'number'], ['Lag', 'number'], ['Committed offsets'],
+  const { element, fill } = table('Groups', [
+    ['Group'], ['Type'], ['State'], ['Members', 'number'], ['Lag', 'number'], ['Offsets'],
   ])
   const none = h('p', { class: 'lead' }, 'No group has members or offsets.')
   const more = h('p', { class: 'quiet' })
   const chosen = context.argument ? groupSection(context.argument) : null
   root.append(h('p', { class: 'lead' }, 'The lag is that of a read_committed reader: from the committed offset to the last stable ',
-    'offset. An offset that a producer sends within its transaction counts from the commit on. A group that is chosen shows its ',
-    'members.'), ...(chosen ? [chosen.section] : []), none, element, more)
+    'offset. An offset that a producer sends within its transaction counts from the commit on. The lag of a share group is the ',
+    'number of records that are neither acknowledged nor archived. A group that is chosen shows its members, and a share group ',
+    'its records in flight.'), ...(chosen ? [chosen.section] : []), none, element, more)
   element.hidden = true
   let members = ''
   return {
@@ -96,6 +118,7 @@ export const show = (root, context) => {
       const mine = data.groups.find((group) => group.group === context.argument)
       const now = mine ? `${mine.state} ${mine.members}` : 'unknown'
       if (now !== members) chosen.look()
+      else if (mine) chosen.paintRanges(mine)
       members = now
     },
   }
