@@ -40,6 +40,7 @@ TEST_CLOCK = "tests/support/deadlines.py"
 TESTS_THAT_SLEEP = {
     "tests/chaos/": "a run lasts for some time, and its actors pause",
     "tests/clients/jvm/kills.py": "retries",
+    "tests/clients/share_session.py": "locks run out at Apache Kafka, whose clock cannot be advanced",
     "tests/broker/net/test_freed_bytes.py": "retries",
     "tests/broker/security/stalled.py": "retries",
     "tests/differential/": "retries, and waits until a long poll has begun that another request ends",

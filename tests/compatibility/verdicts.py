@@ -35,6 +35,7 @@ FEATURES: Final = (
     "consumer group, static members",
     "consumer group, regular expressions",
     "groups change their protocol",
+    "share groups",
     "exactly-once loop",
     "exactly-once loop, members killed",
     "exactly-once loop, broker killed",

@@ -46,6 +46,9 @@ RECORDERS: Final[Mapping[str, Recorder]] = {
         "tests.differential.console_tools.record", "tests/differential/console_tools/recorded/*.json"
     ),
     "sweep": Recorder("tests.clients.jvm.sweep", "tests/clients/jvm/kafka/recorded.json"),
+    "share-groups": Recorder(
+        "tests.clients.share_session", "tests/clients/share_groups_on_apache_kafka.json"
+    ),
     "kcat": Recorder("tests.clients.kcat_session", "tests/clients/kcat_on_apache_kafka.txt"),
     "directories": Recorder("tests.clients.record_directories", "tests/clients/directories/*"),
 }

@@ -330,8 +330,12 @@ class Running:
 
     def go_on(self) -> None:
         """Write a line to the program's standard input, for which the program waits."""
+        self.tell("")
+
+    def tell(self, line: str) -> None:
+        """Write a line to the program's standard input."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
     def finish(self) -> list[dict[str, Any]]:

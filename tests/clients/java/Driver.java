@@ -105,6 +105,8 @@ public final class Driver {
                 return keep(new KafkaProducer<>(properties(order), new StringSerializer(), new StringSerializer()));
             case "consumer":
                 return keep(new KafkaConsumer<>(properties(order), new StringDeserializer(), new StringDeserializer()));
+            case "share-member":
+                return keep(new ShareMember(properties(order), order.get("topic").asText()));
             case "tool":
                 return tool(order);
             case "property":
@@ -114,6 +116,9 @@ public final class Driver {
                 Object client = clients.get(order.get("on").asText());
                 if (client instanceof KafkaProducer) {
                     return produce(what, order, asProducer(client));
+                }
+                if (client instanceof ShareMember) {
+                    return ((ShareMember) client).obey(what, order);
                 }
                 return consume(what, order, asConsumer(client));
         }

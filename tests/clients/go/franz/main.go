@@ -41,6 +41,7 @@ var orders = map[string]func(ctx context.Context, bootstrap string, arguments []
 	"group-member": groupMember,
 	"group-loop":   groupLoop,
 	"handshakes":   handshakes,
+	"share":        share,
 }
 
 func main() {
