@@ -329,6 +329,8 @@ def _applies_by_act(fault: Fault, moment: Moment) -> bool:
             return moment.on == "ShareFetch"
         case Act.EXPIRE_IDS:
             return moment.on in ("InitProducerId", "AddPartitionsToTxn")
+    if fault.act is Act.MOVE and moment.on == "ShareGroupHeartbeat":
+        return True
     if fault.act in _OF_INSTANCES or fault.act in (Act.MOVE, Act.CUT):
         return _writes(moment)
     return moment.on not in READS or fault.name in ("lose-answer", "kill-before")

@@ -72,10 +72,10 @@ def _lines(certificate: Certificate) -> Iterator[str]:
     for failure in certificate.unfinished:
         yield from failed(failure)
     if certificate.redelivered:
-        why = "which the comparison allows"
+        why = ", which the comparison allows"
         if certificate.is_at_least_once:
-            why = "of records that the share group delivered again: at least once by design"
-        yield f"redelivered in {certificate.redelivered} runs: duplicates, {why}"
+            why = " of records that the share group delivered again: at least once by design"
+        yield f"redelivered in {certificate.redelivered} runs: duplicates{why}"
     if certificate.needed:
         covered = certificate.covered()
         counts = ", ".join(f"{covered[each]} {each.value}" for each in Coverage if covered[each])

@@ -212,6 +212,39 @@ def test_an_advance_without_an_effect() -> None:
     assert done("expire-ids", scene(Instances())[0]) == "no transactional id expired"
 
 
+COMMITTED = Moment("ShareAcknowledge", (("group", "g"),), 2, "")
+FETCHED = Moment("ShareFetch", (("group", "g"),), 2, "records")
+
+
+def test_locks_that_run_out_without_an_effect() -> None:
+    job = Instances(Process(1, "h:1"))
+    accepted = entry("ShareAcknowledge", "h:1", "held")
+    assert done("expire-locks", scene(job, accepted)[0], COMMITTED) == "no acknowledgement was refused"
+    refused = {**accepted, "line": "ShareAcknowledge -> in-0:INVALID_RECORD_STATE"}
+    assert done("expire-locks", scene(job, refused)[0], COMMITTED) == ""
+    empty = entry("ShareFetch", "h:1", "held")
+    assert done("late-records", scene(job, empty)[0], FETCHED) == "the response had no records"
+    delivered = {**empty, "line": "ShareFetch -> ok in-0[2 records]"}
+    staged, notes = scene(job, delivered)
+    assert (done("late-records", staged, FETCHED), notes) == (
+        "",
+        ["instance 1 gets its records after their locks have run out"],
+    )
+    assert done("late-records", scene(Instances(), delivered)[0], FETCHED) == (
+        "the instance that sent the request had ended already"
+    )
+
+
+def test_another_member_takes_over_by_records() -> None:
+    """A member of a share group needs no rebalance to get the records of a frozen one."""
+    for line, did in (("ShareFetch -> ok in-0[2 records]", "read"), ("ShareFetch -> ok", "")):
+        job = Instances(Process(1, "h:1"), Process(2, "h:3"), next_peers=("h:2",))
+        held, taken = entry("EndTxn", "h:1", "held"), {**entry("ShareFetch", "h:3"), "line": line}
+        staged, notes = scene(job, held, taken)
+        done("freeze", staged)
+        assert any(f"instance 2 {did}" in each for each in notes) is bool(did)
+
+
 def test_an_open_transaction_of_another_id_does_not_count() -> None:
     def listed(transactional_id: str) -> Any:
         one = SimpleNamespace(transactional_id=transactional_id, state="Ongoing")

@@ -10,6 +10,8 @@ from odradek.certify.certificate import Certificate
 from odradek.certify.outcome import Verdict
 from odradek.certify.report import badge as badge_module
 from odradek.certify.report.badge import GREEN, GREY, RED, badge, says, width_px
+from odradek.certify.report.text import summary
+from odradek.certify.workload import Delivery
 from tests.odradek.certify.certificates import LOST, certificate, failure
 
 LABEL = "exactly once"
@@ -37,6 +39,19 @@ def test_a_badge_says_what_was_found(found: Certificate, message: str, colour: s
     picture = ElementTree.fromstring(badge(found))
     assert [each.text for each in picture.iter(f"{SVG}text")] == [LABEL, message]
     assert [each.get("fill") for each in picture.iter(f"{SVG}rect")][-1] == colour
+
+
+def test_a_badge_names_the_promise() -> None:
+    found = certificate(whole=True)
+    found.delivery = Delivery.AT_LEAST_ONCE
+    assert "at least once" in badge(found)
+    assert summary(found).splitlines()[-1] == (
+        "AT LEAST ONCE: under each fault that a certificate needs, the outputs are those of a run without faults, apart "
+        "from duplicates of records that the share group delivered again (check)"
+    )
+    found = certificate(failure(LOST))
+    found.delivery = Delivery.AT_LEAST_ONCE
+    assert summary(found).splitlines()[-1] == "NOT AT LEAST ONCE: 1 failure"
 
 
 def test_a_badge_is_an_svg_with_a_title() -> None:

@@ -11,7 +11,7 @@ from odradek.certify.judging.comparison import Compare
 from odradek.certify.judging.rows import ALL_HEADERS
 from odradek.certify.runs.seeding import with_aborted
 from odradek.certify.settings import read, workload
-from odradek.certify.workload import Seed, Until, read_expected, read_seeds
+from odradek.certify.workload import Delivery, Seed, Until, read_expected, read_seeds
 from odradek.durations import seconds
 
 JOB = {"job": "python job.py {bootstrap}", "output": "out"}
@@ -35,6 +35,33 @@ def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
         5.0,
     )
     assert (found.settings, found.ignored) == ({"num.partitions": "4"}, frozenset({"at"}))
+
+
+def test_the_settings_of_a_share_group(tmp_path: Path) -> None:
+    configs = ["a:b:share.auto.offset.reset=by_duration:PT1H", "a:b:x=1", "c:y="]
+    topic = "dlq:1:errors.deadletterqueue.group.enable=true,cleanup.policy=compact,delete"
+    said = {
+        **JOB,
+        "group-config": configs,
+        "delivery": "exactly-once",
+        "topic": [topic, "out"],
+        "allow-rejected": True,
+    }
+    found = workload(said, tmp_path)
+    assert found.group_configs == {
+        "a:b": {"share.auto.offset.reset": "by_duration:PT1H", "x": "1"},
+        "c": {"y": ""},
+    }
+    assert (found.delivery, found.may_reject, found.topics) == (Delivery.EXACTLY_ONCE, True, (topic, "out"))
+    assert workload(JOB, tmp_path).delivery is None
+    for option, wrong in (
+        ("group-config", "a=b"),
+        ("group-config", "a:b"),
+        ("delivery", "twice"),
+        ("topic", "a:1:b"),
+    ):
+        with pytest.raises(ValueError, match=f"--{option} "):
+            workload({**JOB, option: wrong}, tmp_path)
 
 
 def test_a_name_that_is_no_option_is_named(tmp_path: Path) -> None:

@@ -152,3 +152,35 @@ def test_a_joining_member_does_not_wait_for_a_client_that_closed_without_leaving
     clocks = timekeeping(broker)
     assert [clocks.ends_rest() for _ in range(LOOKS)] == [True, False, False]
     assert [only for only, _ in broker.moved] == ["groups"]
+
+
+def delivers(lock_ms: int) -> dict[str, Any]:
+    found = exchange("ShareFetch", "ShareFetch group=g -> ok in-0[3 records]")
+    return found | {"answer": {"acquisition_lock_timeout_ms": lock_ms}}
+
+
+IDLE_FETCH = exchange("ShareFetch", "ShareFetch group=g -> ok") | {"answer": None}
+
+
+def test_a_share_group_that_delivers_nothing_waits_for_the_session_of_a_dead_member() -> None:
+    for kills, moved in ((1, [("groups", 46_000)]), (0, [])):
+        broker = Quiet(delivers(30_000), IDLE_FETCH, state="CompleteCommit")
+        kept = timekeeping(broker, kills=kills)
+        for _ in range(2 * LOOKS):
+            kept.keep()
+        assert broker.moved == moved
+    never = Quiet(IDLE_FETCH, state="CompleteCommit")
+    kept = timekeeping(never, kills=1)
+    for _ in range(2 * LOOKS):
+        kept.keep()
+    assert never.moved == []
+
+
+def test_locks_are_timed_out_once_for_each_delivery() -> None:
+    """At rest, locks may be all that the job waits for: a response with records, or an acknowledgement, was lost."""
+    broker = Quiet(delivers(2_000), IDLE_FETCH, state="CompleteCommit")
+    clocks = timekeeping(broker)
+    assert (clocks.ends_rest(), clocks.ends_rest()) == (True, False)
+    broker.asked(delivers(2_000))
+    assert (clocks.ends_rest(), clocks.ends_rest()) == (True, False)
+    assert broker.moved == [("groups", 3_000)] * 2
