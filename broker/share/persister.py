@@ -60,6 +60,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.network_exception,
     }
 )
+"""A partition that does not exist is asked for again, too, as in Kafka: DescribeShareGroupOffsets of one takes 30 s."""
 NO_RESPONSE: Final = outcome_of(ErrorCode.network_exception)
 
 

@@ -509,6 +509,37 @@ def waiting_for_a_session_to_end(s: Story) -> None:
 
 
 @story("share-fetch", PROFILE)
+def waiting_beside_another_group(s: Story) -> None:
+    """A fetch that returns records completes those of other groups, which a release alone has not completed.
+
+    Kafka looks at these at the end of a request, so after a fetch that loads its share partition only with the next one.
+    """
+    t = filled(s, 4)
+    m, other = joined(s, t), Member(s, "other")
+    stranger = joined(s, t, group="h", member_id="stranger")
+    stranger.fetch("all of another group", t)
+    stranger.acknowledge("releases all of another group", {t: [(0, 3, RELEASE)]})
+    m.fetch("all", t)
+    pending = other.begin_fetch("for what m has", t)
+    silent(s, pending, "all is acquired")
+    m.acknowledge("releases all", {t: [(0, 3, RELEASE)]})
+    silent(s, pending, "a release completes nothing")
+    stranger.fetch("all of another group again")
+    s.take(pending)
+    m.nothing("all is acquired")
+    pending = m.begin_fetch("for what other has")
+    other.acknowledge("releases all", {t: [(0, 3, RELEASE)]})
+    silent(s, pending, "a release completes nothing")
+    stranger.nothing("nothing of another group")
+    silent(s, pending, "a fetch without records completes nothing")
+    stranger.acknowledge("of another group", {t: [(0, 0, ACCEPT)]})
+    silent(s, pending, "an acknowledgement in another group completes nothing")
+    stranger.acknowledge("releases the others", {t: [(1, 3, RELEASE)]})
+    stranger.fetch("some of another group")
+    s.take(pending)
+
+
+@story("share-fetch", PROFILE)
 def min_bytes(s: Story) -> None:
     t = s.topic()
     m = joined(s, t)
