@@ -1,6 +1,7 @@
 """The controller's handling of client quotas and SCRAM credentials.
 
-Also saves and restores them, together with delegation tokens and ACLs, for a reset of the broker.
+Also saves and restores them, together with delegation tokens, ACLs, and the settings of brokers and groups, for a reset
+of the broker.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class ClientControlManager:
         return results
 
     def saved(self) -> Image:
-        """Return a copy of the quotas, credentials, tokens and ACLs, for `restore`."""
+        """Return a copy of the quotas, credentials, tokens, ACLs, and settings of all but topics, for `restore`."""
         image = self._image
         quotas = {entity: dict(values) for entity, values in image.quotas.items()}
         return Image(
@@ -65,13 +66,17 @@ class ClientControlManager:
             credentials=dict(image.credentials),
             tokens=dict(image.tokens),
             acls=dict(image.acls),
+            configs={resource: dict(configs) for resource, configs in image.configs.items()},
         )
 
     async def restore(self, saved: Image) -> None:
-        """Restore exactly the quotas, credentials, tokens and ACLs of ``saved``."""
+        """Restore exactly what `saved` has returned."""
         from broker.metadata import restoration
 
-        await self._writer.settled(_OF_CLIENTS)
-        records = list(restoration.records_for_clients(self._image, saved))
+        await self._writer.all_settled()
+        records = [
+            *restoration.records_for_configs(self._image, saved),
+            *restoration.records_for_clients(self._image, saved),
+        ]
         if records:
             await self._writer.commit(records, _OF_CLIENTS)

@@ -76,12 +76,17 @@ def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterato
         for state in topic.partitions:
             leader_epoch, partition_epoch = epochs.get((topic.topic_id, state.index), (-1, -1))
             yield record_of_partition(topic.topic_id, _later(state, leader_epoch, partition_epoch))
+    yield from records_for_configs(image, saved)
+    yield from records_for_clients(image, saved)
+
+
+def records_for_configs(image: Image, saved: Image) -> Iterator[MetadataRecord]:
+    """Yield the records that restore the settings of ``saved`` of all resources but topics."""
     for resource_type, name in {**image.configs, **saved.configs}:
         changed = _difference(
             image.configs.get((resource_type, name), {}), saved.configs.get((resource_type, name), {})
         )
         yield from records_for_config_change(resource_type, name, changed)
-    yield from records_for_clients(image, saved)
 
 
 def records_for_clients(image: Image, saved: Image) -> Iterator[MetadataRecord]:

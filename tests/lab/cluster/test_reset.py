@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from broker.metadata import NewTopic
 from broker.metadata.client_quotas import Alteration, Operation
 from broker.metadata.scram_credentials import Upsertion
+from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE
 from lab.cluster.reset import reset
 from storage.checkpoints import read_offsets
 from storage.directory import LOG_STARTS
@@ -57,6 +58,22 @@ def test_clients_have_what_they_had_after_the_start(tmp_path: Path):
         broker.run(change_and_reset())
         assert image.credentials == before
         assert image.quotas == {}
+
+
+def test_settings_are_those_of_the_start(tmp_path: Path):
+    with InProcess(tmp_path) as broker:
+        metadata = broker.cluster.metadata
+        before = dict(metadata.image.configs)
+
+        async def change_and_reset() -> tuple[int, int]:
+            await metadata.change_config(BROKER_RESOURCE, "", {"log.cleaner.backoff.ms": "2"})
+            await metadata.change_config(GROUP_RESOURCE, "g", {"share.auto.offset.reset": "earliest"})
+            changed = broker.cluster.nodes[1].config.log_cleaner_backoff_ms
+            await reset(broker.cluster)
+            return changed, broker.cluster.nodes[1].config.log_cleaner_backoff_ms
+
+        assert broker.run(change_and_reset()) == (2, 15_000)
+        assert metadata.image.configs == before
 
 
 def test_a_topic_of_the_same_name_begins_at_offset_0(tmp_path: Path):
