@@ -46,7 +46,7 @@ class ShareBroker(InProcess):
     def produce(self, records: int) -> None:
         batch = build_batch([(1, None, b"x")] * records)
         data = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
-        producer = Member(self, "producer", self.leader)
+        (producer,) = self.members("producer")
         producer.ask("produce", 9, acks=-1, timeout=1000, transactional_id=None, topic_data=data)
         producer.wire.close()
 
@@ -61,23 +61,25 @@ class ShareBroker(InProcess):
 
     @property
     def leader(self) -> int:
-        return self.call(lambda: self.cluster.metadata.topics[TOPIC].partitions[0].leader)
+        return self.call(self._leader)
+
+    def _leader(self) -> int:
+        return self.cluster.metadata.topics[TOPIC].partitions[0].leader
 
     def members(self, *names: str, group: str = GROUP) -> list[Member]:
         """Members with connections to the leader."""
-        return [Member(self, name, self.leader, group) for name in names]
+        port = self.call(lambda: self.cluster.nodes[self._leader()].listeners[0].port)
+        return [Member(port, name, group) for name in names]
 
 
 class Member:
     """A member of a share group, with one connection."""
 
-    def __init__(self, broker: ShareBroker, name: str, node_id: int, group: str = GROUP) -> None:
-        self.wire = raw.Wire(
-            "127.0.0.1", broker.call(lambda: broker.cluster.nodes[node_id].listeners[0].port)
-        )
+    def __init__(self, port: int, name: str, group: str = GROUP) -> None:
+        self.wire = raw.Wire("127.0.0.1", port)
         self._session = {"group_id": group, "member_id": name}
-        self._topic_id = broker.topic_id
         self.epoch = 0
+        self.topic_id: UUID = self.ask("metadata", 12, topics=[{"name": TOPIC}])["topics"][0]["topic_id"]
 
     def send(self, api: str, version: int, **body: Any) -> None:
         self.wire.send_frame(raw.encode_request(api, version, body, 1))
@@ -101,12 +103,12 @@ class Member:
             for first, last, kind in batches
         ]
         partitions = [{"partition_index": 0, "acknowledgement_batches": acknowledged}]
-        return [{"topic_id": self._topic_id, "partitions": partitions}]
+        return [{"topic_id": self.topic_id, "partitions": partitions}]
 
     def send_fetch(self, *batches: tuple[int, int, int], forgets: bool = False, **more: Any) -> None:
         """Send a ShareFetch that names the partition only if it is the first, or acknowledges batches."""
         topics = self._topics(*batches) if batches or not self.epoch else []
-        forgotten = [{"topic_id": self._topic_id, "partitions": [0]}] if forgets else []
+        forgotten = [{"topic_id": self.topic_id, "partitions": [0]}] if forgets else []
         self._send(
             "share_fetch",
             topics,
