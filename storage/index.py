@@ -127,6 +127,8 @@ class IndexFile:
             return saved + bisect_right(
                 range(count - saved), target, key=lambda index: unpack(tail, index * size)[column]
             )
+        if not saved:
+            return 0
         first, block = self._block
         if not block or not unpack(block)[column] <= target < unpack(block, len(block) - size)[column]:
             self._block = first, block = self._find_block(target, column)
@@ -143,7 +145,7 @@ class IndexFile:
                 low = middle + 1
             else:
                 high = middle
-        return low, self._read(self._file, low, high - low) if low < high else b""
+        return low, self._read(self._file, low, high - low) if low < high else b""  # above all entries
 
     def rows(self, first: int = 0) -> Iterator[tuple[Any, ...]]:
         """Entries from ``first`` on, as in the file."""
