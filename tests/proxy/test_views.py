@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,11 @@ from proxy.looking import ProxyLooking, looking_of, open_control
 from proxy.options import parse as parse_proxy
 from proxy.proxy import Proxy
 from server.options import parse
+from tests.lab.explain.staged_groups import ACCEPT, ShareMember
 from tests.support.clients import PATIENCE
 from tests.support.deadlines import HANG_S
 from tests.tools.conftest import invoke
+from tools.client.cluster import Cluster as Client
 
 NODES = 3
 
@@ -136,6 +139,32 @@ async def test_a_viewer_of_the_proxy_sees_what_a_viewer_of_the_cluster_sees(both
     assert built(await seen.groups()) == built(await ours.groups())
     (group,) = (await seen.groups()).groups
     assert [each.pending for each in group.offsets] == [True]
+
+
+async def test_a_share_group_is_seen_with_its_start_offsets(both: Both) -> None:
+    with ExitStack() as connections:
+
+        class Names:
+            topic, group = "orders", "workers"
+
+            def connect(self) -> Client:
+                return connections.enter_context(Client(both.proxy.bootstrap_servers))
+
+        def consume() -> None:
+            member = ShareMember(Names())
+            member.configure()
+            member.join()
+            ((first, _, _),) = member.fetch(1)
+            member.acknowledge(first, first, ACCEPT)
+
+        await asyncio.to_thread(consume)
+        (seen,) = [each for each in (await both.looking.views.groups()).groups if each.type == "share"]
+        (own,) = [each for each in (await both.control.views.groups()).groups if each.type == "share"]
+    assert (seen.state, seen.members, seen.lag) == (own.state, own.members, own.lag)
+    places = [[(each.topic, each.partition, each.lag) for each in summary.shares] for summary in (seen, own)]
+    assert places[0] == places[1]
+    assert len(places[0]) > 1
+    assert [each.records for each in seen.shares] == [{}] * len(places[0])
 
 
 async def test_batches_are_those_of_the_log(both: Both) -> None:
