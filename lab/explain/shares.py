@@ -111,17 +111,19 @@ def share_partition_troubles(
 
 def _waiting(at: GroupFacts, share: ShareFacts, each: SharePartitionFacts) -> Iterator[Trouble]:
     """The problem of a share partition whose records are all in flight, or are available and not fetched."""
-    if not each.is_loaded or not each.lag:
-        if each.lag and each.is_loaded is None:
-            behind = f"{counted(each.lag, 'record')} of {each.at.name} not acknowledged and not archived"
-            yield Trouble(Cause.LAG, (f"Group {at.group} has {behind}.",))
-        elif each.lag:
-            behind = f"{counted(each.lag, 'record')} to deliver, and no member fetches them"
-            yield Trouble(
-                Cause.LAG, (f"Group {at.group} has {behind}: its leader has not loaded {each.at.name}.",)
-            )
+    name, start, end, lag = each.at.name, each.start_offset, each.at.high_watermark, each.lag
+    if start is not None and end is not None and start > end:
+        above = f"The start offset {start} of group {at.group} in {name} is above its high watermark {end}"
+        yield Trouble(Cause.LAG, (f"{above}: records below {start} are not delivered.",))
         return
-    name, start = each.at.name, each.start_offset
+    if lag is None or lag <= 0:
+        return
+    if not each.is_loaded:
+        behind = f"{counted(lag, 'record')} of {name} not acknowledged and not archived"
+        if each.is_loaded is False:
+            behind = f"{counted(lag, 'record')} to deliver, and no member fetches them: its leader has not loaded {name}"
+        yield Trouble(Cause.LAG, (f"Group {at.group} has {behind}.",))
+        return
     first = next((found for found in each.in_flight if _is_unfinished(found)), None)
     waits = (
         ""
@@ -142,7 +144,7 @@ def _waiting(at: GroupFacts, share: ShareFacts, each: SharePartitionFacts) -> It
         cause = _cause_of(first)
         yield Trouble(Cause.LAG if cause is Cause.RECORD_AVAILABLE else cause, (text,))
     else:
-        behind = f"{counted(each.lag, 'record')} of {name} to deliver, from offset {each.next_offset} on"
+        behind = f"{counted(lag, 'record')} of {name} to deliver, from offset {each.next_offset} on"
         yield Trouble(Cause.LAG, (f"Group {at.group} has {behind}.",))
 
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.share.partition import Ending
 from lab.explain.cluster import explain_cluster, explain_topic, folded
 from lab.explain.explanation import Cause, Explanation
-from lab.explain.facts import ClusterContext, ClusterFacts, PartitionFacts, Tail
+from lab.explain.facts import (
+    ClusterContext,
+    ClusterFacts,
+    InFlightFacts,
+    PartitionFacts,
+    ShareSettingsFacts,
+    Tail,
+)
 from lab.explain.groups import explain_group
 from lab.explain.ids import explain_id
 from lab.explain.partitions import explain_partition
+from lab.explain.share_records import explain_record
 from lab.explain.trouble import TRACE_IS_OFF
 from tests.lab.explain.staged import (
     around,
@@ -21,13 +31,16 @@ from tests.lab.explain.staged import (
     decided,
     foreign,
     held,
+    in_flight,
     in_log,
     member,
     nodes,
     of_group,
     of_id,
+    of_share_group,
     offset,
     refusal,
+    share_partition,
     throttle,
     txn,
 )
@@ -229,6 +242,35 @@ GROUPS = st.builds(
     coordinator=st.sampled_from([None, 1]),
     coordinator_error=st.sampled_from([None, "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"]),
 )
+RANGES = st.builds(
+    in_flight,
+    st.just(5),
+    st.just(7),
+    st.sampled_from(["Available", "Acquired", "Acknowledged", "Archiving", "Archived"]),
+    st.integers(0, 6),
+    in_transition=st.booleans(),
+    former_member_id=st.sampled_from(["", "a", "gone"]),
+    ending=st.none() | st.sampled_from([each.value for each in Ending]),
+)
+SHARE_PARTITIONS = st.builds(
+    lambda ranges, **more: share_partition(*ranges, **more),
+    st.lists(RANGES, max_size=1),
+    at=PLACES,
+    coordinator=st.none() | PLACES,
+    initialization=st.sampled_from([None, "initialized", "initializing", "not initialized"]),
+    is_loaded=st.sampled_from([None, False, True]),
+    start_offset=st.none() | st.integers(-1, 20),
+).map(lambda each: each if each.is_loaded else replace(each, next_offset=None, end_offset=None))
+SHARE_SETTINGS = st.none() | st.builds(
+    ShareSettingsFacts, read_committed=st.booleans(), partition_max_record_locks=st.sampled_from([1, 100])
+)
+SHARE_GROUPS = st.builds(
+    lambda partitions, settings, **more: of_share_group(*partitions, share={"settings": settings}, **more),
+    st.lists(SHARE_PARTITIONS, min_size=1, max_size=2),
+    SHARE_SETTINGS,
+    state=st.sampled_from(["Empty", "Stable"]),
+    members=st.sampled_from([(), (member(member_id="a"), member(member_id="b", assigned=()))]),
+)
 IDS = st.builds(of_id, st.none() | TXNS, places=st.lists(PLACES, max_size=2).map(tuple))
 
 
@@ -273,6 +315,16 @@ def test_whatever_the_facts_of_a_partition_are(at: PartitionFacts, context: Clus
 @given(GROUPS, CONTEXTS)
 def test_whatever_the_facts_of_a_group_are(group: Any, context: ClusterContext) -> None:
     check(explain_group(group, context), context)
+
+
+@settings(max_examples=100)
+@given(SHARE_GROUPS, st.none() | RANGES, st.integers(0, 20), CONTEXTS)
+def test_whatever_the_facts_of_a_share_group_are(
+    group: Any, record: InFlightFacts | None, record_offset: int, context: ClusterContext
+) -> None:
+    check(explain_group(group, context), context)
+    one = replace(group, share=replace(group.share, partitions=group.share.partitions[:1]))
+    check(explain_record(one, record_offset, record, context), context)
 
 
 @settings(max_examples=60)

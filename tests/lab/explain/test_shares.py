@@ -144,6 +144,14 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         "and its heartbeats go on, the last 1.2 s ago.",
         "",
     ),
+    "its start offset was set above the end": (
+        of_share_group(share_partition(start_offset=20, end_offset=20, next_offset=20)),
+        around(),
+        Cause.LAG,
+        "The start offset 20 of group readers in orders-0 is above its high watermark 13: records below 20 are not "
+        "delivered.",
+        "",
+    ),
     "nobody has fetched yet": (
         of_share_group(share_partition(is_loaded=False, start_offset=-1, end_offset=None, next_offset=None)),
         around(),
