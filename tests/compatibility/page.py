@@ -16,7 +16,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from broker.requests.api import discover
 from protocol.messages.index import APIS as APIS_OF_KAFKA
-from tests.clients.published.run import KAFKA as KAFKA_OF_PUBLISHED
 from tests.compatibility import versions
 from tests.compatibility.exchanges import ByVersion, Exchanges, sum_of
 from tests.compatibility.verdicts import FEATURES
@@ -110,12 +109,11 @@ def published() -> str:
         different = sum(len(tests) for (of_suite, _), tests in other.items() if of_suite == suite)
         neither = facts["tests"] - facts["pass on both"] - different
         numbers = (facts["tests"], facts["pass on both"], different, neither)
-        rows.append([suite, facts["version"], *map(str, numbers)])
-    text = table(
-        ["suite", "version", "tests", "pass on both", "another outcome here", "pass on neither"], rows
-    )
+        rows.append([suite, facts["version"], facts["kafka"], *map(str, numbers)])
+    header = ["suite", "version", "Kafka", "tests", "pass on both", "another outcome here", "pass on neither"]
+    text = table(header, rows)
     lines = [f"- {suite}, {', '.join(tests)}: {outcome}" for (suite, outcome), tests in other.items()]
-    return "\n\n".join([text, "\n".join(lines)])
+    return "\n\n".join([text, *(["\n".join(lines)] if lines else [])])
 
 
 def unavailable() -> str:
@@ -136,7 +134,6 @@ def page(ours: Shown) -> str:
         apis=apis(ours.exchanges, kfake),
         clients=clients(ours.clients),
         kafka=RECORDED_VERSION,
-        kafka_of_published=KAFKA_OF_PUBLISHED,
         kfake=total_of(kfake.values()),
         kfake_version=kept["version"],
         not_announced=not_announced(),

@@ -1,4 +1,4 @@
-"""Runs the published integration tests of three clients with Apache Kafka and with our broker, and compares the outcomes.
+"""Runs the published integration tests of clients with Apache Kafka and with our broker, and compares the outcomes.
 
     python -m tests.clients.published.run                           every suite, both brokers
     python -m tests.clients.published.run --suite franz-go --against ours
@@ -10,6 +10,10 @@ outcomes are written to `.cache/published`, the differences with their reasons t
 - franz-go: `pkg/kgo`, with one broker.
 - sarama: `functional_*_test.go`, with five brokers, each behind a toxiproxy, which the tests cut and restore; `docker.py`
   replaces docker.
+- kfake: its tests of share groups (`share*_test.go`). Each creates a cluster of kfake in its process; `kfake/cluster.go` has
+  the place of kfake, and starts brokers by `kfake_brokers.py`.
+- librdkafka: the tests of share consumers that need brokers, with three brokers. They are in no package: clone the tag from
+  github.com/confluentinc/librdkafka into `.cache/published/librdkafka`; it is built there.
 - kafka-python: `test/integration`, with one broker. The sdist lacks the module that starts brokers; for a running broker an
   empty one is enough. Its tests of TLS and SASL start brokers themselves, and are left out.
 """
@@ -36,19 +40,41 @@ from typing import Final
 
 import odradek
 from odradek.process import BrokerProcess
+from tests.clients.published import kfake_brokers
 from tests.clients.published.docker import Orders, served
 from tests.clients.published.reasons import REASONS
 from tests.support import kafka_cluster
 from tests.support.deadlines import TEST_S
 from tests.support.foreign import CACHE
+from tests.support.java import RECORDED_VERSION
 from tests.support.kafka_oracle import kafka
 from tests.support.raw import free_port
 
-VERSIONS: Final = {"franz-go": "v1.22.3", "sarama": "v1.61.1", "kafka-python": "3.0.12"}
+VERSIONS: Final = {
+    "franz-go": "v1.22.3",
+    "kfake": "v0.0.0-20260918054303-01f206a7e32c",
+    "sarama": "v1.61.1",
+    "kafka-python": "3.0.12",
+    "librdkafka": "v2.15.0",
+}
+LIBRDKAFKA_TESTS: Final = (
+    *("0170", "0171", "0172", "0173", "0174", "0175", "0176", "0177", "0178"),
+    *("0179", "0180", "0181", "0184", "0185", "0190"),
+)
+LIBRDKAFKA_SETTINGS: Final = {
+    "group.share.assignment.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "num.partitions": "4",
+}
+"""librdkafka's settings for these tests, and less time until a member has its partitions."""
+KFAKE_CLUSTER: Final = Path(__file__).parent / "kfake" / "cluster.go"
+OF_KFAKE: Final = ("helpers_test.go", "go.mod", "go.sum")
 TOXIPROXY: Final = "v2.5.0"
 FOLDER: Final = CACHE / "published"
 RESULTS: Final = Path(__file__).parents[2] / "compatibility" / "results" / "published.json"
-KAFKA: Final = "4.3.1"
+KAFKA: Final = RECORDED_VERSION
 ONE_NODE: Final = {"group.min.session.timeout.ms": "500", "num.partitions": "4"}
 BROKERS: Final = (1, 2, 3, 4, 5)
 PROXIED: Final = 29090
@@ -200,13 +226,35 @@ def sarama(against: str) -> dict[str, str]:
         return _go_tests("github.com/IBM/sarama", VERSIONS["sarama"], ".", arguments, settings)
 
 
+def kfake(against: str) -> dict[str, str]:
+    module = _go_module("github.com/twmb/franz-go/pkg/kfake", VERSIONS["kfake"])
+    folder = FOLDER / "kfake"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for file in (*module.glob("share*_test.go"), *(module / name for name in OF_KFAKE), KFAKE_CLUSTER):
+        shutil.copy(file, folder)
+        (folder / file.name).chmod(0o644)
+    # kfake's go.mod is older than its tests: they need the client of the release that follows.
+    modules = [
+        f"github.com/twmb/franz-go@{VERSIONS['franz-go']}",
+        "github.com/twmb/franz-go/pkg/kmsg@v1.15.1",
+    ]
+    subprocess.run(["go", "get", *modules], cwd=folder, env={**os.environ, **GO}, check=True)
+    with kfake_brokers.served(against) as url:
+        return _go_test(folder, ["-parallel", "1"], {"KFAKE_BROKERS": url})
+
+
+def _go_module(module: str, version: str) -> Path:
+    command = ["go", "mod", "download", "-json", f"{module}@{version}"]
+    environment = {**os.environ, **GO}
+    found = subprocess.run(command, env=environment, capture_output=True, check=True, cwd=FOLDER)
+    return Path(json.loads(found.stdout)["Dir"])
+
+
 def _go_tests(
     module: str, version: str, package: str, arguments: list[str], settings: dict[str, str]
 ) -> dict[str, str]:
-    environment = {**os.environ, **GO, **settings}
-    command = ["go", "mod", "download", "-json", f"{module}@{version}"]
-    found = subprocess.run(command, env=environment, capture_output=True, check=True, cwd=FOLDER)
-    folder = Path(json.loads(found.stdout)["Dir"]) / package
+    folder = _go_module(module, version) / package
     if arguments[-1:] == ["-run"]:
         found_tests = {
             name
@@ -214,6 +262,11 @@ def _go_tests(
             for name in re.findall(r"^func (Test\w+)\(t ", file.read_text(), re.MULTILINE)
         }
         arguments = [*arguments, f"^({'|'.join(sorted(found_tests))})$"]
+    return _go_test(folder, arguments, settings)
+
+
+def _go_test(folder: Path, arguments: list[str], settings: dict[str, str]) -> dict[str, str]:
+    environment = {**os.environ, **GO, **settings}
     command = ["go", "test", "-json", "-count", "1", "-timeout", "25m", *arguments, "."]
     events = FOLDER / "last.jsonl"
     with events.open("w") as output:
@@ -280,16 +333,76 @@ def _sdist(name: str, version: str) -> Path:
     return folder
 
 
-SUITES: Final = {"franz-go": franz_go, "sarama": sarama, "kafka-python": kafka_python}
+def librdkafka(against: str) -> dict[str, str]:
+    folder = FOLDER / "librdkafka"
+    assert folder.exists(), f"no {folder}: see the docstring of this module"
+    log = FOLDER / f"librdkafka-{against}.txt"
+    for command in (
+        ["./configure", "--disable-gssapi"],
+        ["make", "-j", "libs"],
+        ["make", "-C", "tests", "build"],
+    ):
+        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    (folder / "tests" / "test.conf").unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="published-") as home, three_brokers(against) as bootstrap:
+        settings = Path(home) / "test.conf"
+        settings.write_text(f"bootstrap.servers={bootstrap}\ntest.timeout.multiplier=3\n")
+        environment = {
+            "LD_LIBRARY_PATH": "../src:../src-cpp",
+            "RDKAFKA_TEST_CONF": str(settings),
+            "TESTS": ",".join(LIBRDKAFKA_TESTS),
+            "TEST_KAFKA_VERSION": KAFKA,
+        }
+        with log.open("w") as output:
+            subprocess.run(
+                ["./test-runner", f"-p{len(LIBRDKAFKA_TESTS)}"],
+                cwd=folder / "tests",
+                env={**os.environ, **environment},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+    found = re.findall(r" (01\w+) +\| +(PASSED|FAILED|SKIPPED) \|", log.read_text())
+    return {name: {"PASSED": "pass", "FAILED": "fail", "SKIPPED": "skip"}[outcome] for name, outcome in found}
+
+
+@contextlib.contextmanager
+def three_brokers(against: str) -> Iterator[str]:
+    """Start three brokers and yield their addresses."""
+    with tempfile.TemporaryDirectory(prefix="published-") as folder:
+        if against == "kafka":
+            with kafka_cluster.KafkaCluster(Path(folder) / "kafka", LIBRDKAFKA_SETTINGS) as cluster:
+                yield cluster.bootstrap
+            return
+        port = free_port()
+        broker = BrokerProcess(
+            Path(folder) / "broker", "--nodes", "3", port=port, settings=LIBRDKAFKA_SETTINGS
+        )
+        try:
+            broker.start()
+            yield ",".join(f"127.0.0.1:{port + node}" for node in range(3))
+        finally:
+            broker.close()
+
+
+SUITES: Final = {
+    "franz-go": franz_go,
+    "kfake": kfake,
+    "librdkafka": librdkafka,
+    "sarama": sarama,
+    "kafka-python": kafka_python,
+}
 
 
 # ---- comparing
 
 
 def compare() -> None:
-    """Write the numbers of tests that passed with both brokers, and a line for each other test."""
-    rows: list[dict[str, str]] = []
-    counts = {}
+    """Write the numbers of tests that passed with both brokers, and a line for each other test.
+
+    Suites that were not run with both brokers keep their results.
+    """
+    kept = json.loads(RESULTS.read_text())
+    counts, rows = kept["suites"], kept["tests"]
     for suite, version in VERSIONS.items():
         outcomes = {
             against: json.loads(file.read_text())
@@ -302,9 +415,11 @@ def compare() -> None:
         both = [name for name in kafkas if kafkas[name] == ours.get(name) == "pass"]
         counts[suite] = {
             "version": version,
+            "kafka": KAFKA,
             "tests": len(kafkas.keys() | ours.keys()),
             "pass on both": len(both),
         }
+        rows = [row for row in rows if row["suite"] != suite]
         rows += [
             {
                 "suite": suite,
@@ -316,6 +431,7 @@ def compare() -> None:
             }
             for name in sorted((kafkas.keys() | ours.keys()) - set(both))
         ]
+    rows.sort(key=lambda row: [*VERSIONS].index(row["suite"]))
     head = json.dumps(counts)
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
     RESULTS.write_text(f'{{"suites": {head},\n "tests": [\n{lines}\n]}}\n')
@@ -326,8 +442,9 @@ def reason(suite: str, name: str) -> str:
 
     Without an entry: "not explained".
     """
-    known = [each for each in REASONS[suite] if name.startswith(each)]
-    return REASONS[suite][max(known, key=len)] if known else "not explained"
+    reasons = REASONS.get(suite, {})
+    known = [each for each in reasons if name.startswith(each)]
+    return reasons[max(known, key=len)] if known else "not explained"
 
 
 def main() -> None:
