@@ -75,6 +75,7 @@ class MatchWords(TypedDict, total=False):
     group: str
     member: str
     offset: int
+    acquired: int
     node: int
     connection: int
     listener: str

@@ -47,6 +47,10 @@ class Match(Part, frozen=True):
         Meta(description="An offset whose record a share group acknowledges, or whose state is written."),
     ] = None
     """A request or step matches if one of its partitions (of those that match) has a range with this offset."""
+    acquired: Annotated[
+        Number | None, Meta(description="For ShareFetch: an offset that the response delivers to the member.")
+    ] = None
+    """The rule counts responses, not requests, and acts on them."""
     node: Number | None = None
     """Id of the node that receives the request, or executes the step."""
     connection: Number | None = None

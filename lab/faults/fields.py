@@ -13,6 +13,7 @@ from protocol.messages.index import APIS
 from protocol.versions import message_name
 
 FIND_COORDINATOR: Final = 10
+SHARE_FETCH: Final = 78
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 LOGINS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
@@ -81,15 +82,15 @@ def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
 def named_by(api_key: int) -> frozenset[str]:
     """Names of the conditions (fields of `lab.faults.declaration.Match`) that an API's requests can meet.
 
-    The names are among ``transactional_id``, ``group``, ``member``, ``topic``, ``partition``, ``offset``; for
-    SaslHandshake and SaslAuthenticate the only name is ``mechanism``.
+    The names are among ``transactional_id``, ``group``, ``member``, ``topic``, ``partition``, ``offset``, and ``acquired``
+    for ShareFetch; for SaslHandshake and SaslAuthenticate the only name is ``mechanism``.
     """
     if api_key in LOGINS:
         return frozenset({"mechanism"})
     if api_key == FIND_COORDINATOR:
         return frozenset({"transactional_id", "group"})
     request = getattr(_module_of(api_key), f"{message_name(APIS[api_key][0])}Request")
-    return frozenset(_named_in(request, api_key))
+    return frozenset(_named_in(request, api_key) | ({"acquired"} if api_key == SHARE_FETCH else set()))
 
 
 def _named_in(union: Any, api_key: int) -> set[str]:

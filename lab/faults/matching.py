@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from broker.peers.senders import comes_from
 from lab.faults.declaration import Match
 from lab.faults.login_rules import mechanism_of
@@ -72,6 +74,11 @@ def subjects_meet(match: Match, subjects: RequestSubjects) -> bool:
         and _any(match.member, subjects.members)
         and _has_partition(match, subjects)
     )
+
+
+def acquired_meets(match: Match, acquired: RequestSubjects) -> bool:
+    """Whether the records that a response delivers match."""
+    return _has_partition(msgspec.structs.replace(match, offset=match.acquired), acquired)
 
 
 def _has_partition(match: Match, subjects: RequestSubjects) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.net.calls import CallEvent
 from broker.requests.api import NO_RESPONSE
 from broker.requests.error_answers import error_answer
 from lab.faults.active_rule import ActiveRule
 from lab.faults.altered_answers import altered
+from lab.faults.fields import SHARE_FETCH
 from lab.faults.login_rules import is_login, refuse
-from lab.faults.matching import asks_for_subjects, circumstances_meet, subjects_meet
-from lab.faults.request_subjects import subjects_of
+from lab.faults.matching import acquired_meets, asks_for_subjects, circumstances_meet, subjects_meet
+from lab.faults.request_subjects import acquired_in, subjects_of
 from lab.faults.rule_executor import RuleExecutor
 from lab.faults.values import parse_code
 
@@ -66,11 +68,26 @@ class RequestRules:
                 subjects = subjects or subjects_of(call.request, call.context)
                 if not subjects_meet(match, subjects):
                     continue
-            if active.has_reordered:
+            if match.acquired is not None:
+                if call.context.api_key == SHARE_FETCH:
+                    call.on_outcome(partial(self._act_on_response, active, call))
+            elif active.has_reordered:
                 _count_down(self._executor, active, call)
             elif self._executor.takes_call(active, call):
                 return _ACTIONS[active.rule.action.do](self._executor, active, call)
         return True
+
+    def _act_on_response(self, active: ActiveRule, call: Call, outcome: Any) -> object:
+        """Apply a rule for records that the response to a ShareFetch delivers. Return the response to send."""
+        if active.removed or isinstance(outcome, BaseException):
+            return outcome
+        acquired = acquired_in(outcome, call.node.topic_name)
+        if not acquired_meets(active.rule.match, acquired) or not self._executor.takes_call(active, call):
+            return outcome
+        if active.rule.action.do == "answer":
+            return _altered(active, call, outcome)
+        _ACTIONS[active.rule.action.do](self._executor, active, call)
+        return outcome
 
     def answering(self, call: Call) -> bool:
         # Call every callback, even if an earlier one has decided that nothing is sent.
@@ -126,16 +143,19 @@ def _lose_answer(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool
 
 
 def _answer(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
-    context = call.context
-
     def alter(outcome: object) -> object:
         if active.removed or outcome is NO_RESPONSE or isinstance(outcome, BaseException):
             return outcome
-        call.rule = active.id
-        return altered(context.api_key, context.api_version, outcome, active.rule.action.fields or {})
+        return _altered(active, call, outcome)
 
     call.on_outcome(alter)
     return True
+
+
+def _altered(active: ActiveRule, call: Call, response: object) -> object:
+    context = call.context
+    call.rule = active.id
+    return altered(context.api_key, context.api_version, response, active.rule.action.fields or {})
 
 
 def _drop(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:

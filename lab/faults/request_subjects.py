@@ -13,6 +13,7 @@ from lab.faults.fields import (
     FIND_COORDINATOR,
     PARTITION_ARRAYS,
     PARTITION_NUMBERS,
+    SHARE_FETCH,
     TOPIC_NAMES,
     roles,
 )
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from broker.node.served import ServedNode
 
 FETCH: Final = 1
-SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 NEW_SESSION: Final = 0
 """Epoch of a ShareFetch that names all partitions of a new share session."""
@@ -73,6 +73,17 @@ def _is_about_its_session(api_key: int, request: Any) -> bool:
     if api_key == SHARE_FETCH:
         return bool(request.share_session_epoch != NEW_SESSION)
     return api_key == SHARE_ACKNOWLEDGE and bool(request.share_session_epoch == END_OF_SESSION)
+
+
+def acquired_in(response: Any, name_of: TopicName) -> RequestSubjects:
+    """The partitions and offsets of the records that the response to a ShareFetch delivers."""
+    found = RequestSubjects()
+    for topic in response.responses:
+        name = name_of(topic.topic_id) or ""
+        for partition in topic.partitions:
+            for each in partition.acquired_records:
+                found.offsets.append((name, partition.partition_index, each.first_offset, each.last_offset))
+    return found
 
 
 def subjects_at(at: InjectionPoint) -> RequestSubjects:

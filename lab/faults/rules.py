@@ -122,7 +122,18 @@ _ASKED: Final[dict[Place, frozenset[str]]] = {
     Place.DISK: frozenset({"topic", "partition", "node"}),
 }
 SENDERS: Final = ("client", "node")
-_NAMED: Final = ("transactional_id", "group", "member", "topic", "partition", "offset", "mechanism")
+_NAMED: Final = (
+    "transactional_id",
+    "group",
+    "member",
+    "topic",
+    "partition",
+    "offset",
+    "acquired",
+    "mechanism",
+)
+ON_RESPONSES: Final = ("answer", "crash", "kill", "lose-answer")
+"""The actions that are possible when a rule is matched by a response."""
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
 """The only fields of `When` in rules on links and replicas, because such rules have no matches to count."""
 _UNSAID: Final = {"after": 0, "seed": 0, "by": 1, "silent": False, "one_way": False}
@@ -354,6 +365,11 @@ def _check_match(rule: Rule, place: Place) -> None:
             allowed = ", ".join(sorted(asked)) or "none"
             raise FaultError(f"{where} has no condition {name}; its conditions: {allowed}")
     _check_values(match)
+    if match.acquired is not None and rule.action.do not in ON_RESPONSES:
+        possible = ", ".join(ON_RESPONSES)
+        raise FaultError(
+            f"{rule.action.do} is not possible with acquired, which the response shows; possible: {possible}"
+        )
     if place is Place.REPLICA:
         if match.node is None:
             raise FaultError("pause needs a node, such as node=2")

@@ -279,6 +279,13 @@ ANY_RULE = st.one_of(
         Rule, actions(Place.CALL), st.sampled_from(["*", "*Txn*", "TxnOffsetCommit"]), CALL_MATCHES, whens()
     ),
     st.builds(Rule, actions(Place.CALL), st.sampled_from(["*", "Share*"]), SHARE_MATCHES, whens()),
+    st.builds(
+        Rule,
+        st.sampled_from([Action("lose-answer", silent=True), Action("kill")]),
+        st.sampled_from(["*", "ShareFetch"]),
+        st.builds(Match, topic=maybe(NAMES), acquired=NUMBERS),
+        whens(),
+    ),
     st.builds(Rule, actions(Place.CALL), patterns(sorted(API_KEYS)), CIRCUMSTANCES, whens()),
     st.builds(Rule, acl_changes(), st.sampled_from(["*", "Produce"]), CIRCUMSTANCES, whens()),
     st.builds(
@@ -376,6 +383,11 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("EndTxn member=a -> hold", "EndTxn has no condition member"),
         ("Fetch offset=5 -> hold", "Fetch has no condition offset; its conditions: client_id, connection"),
         ("ShareGroupHeartbeat offset=5 -> hold", "ShareGroupHeartbeat has no condition offset"),
+        ("ShareAcknowledge acquired=5 -> kill", "ShareAcknowledge has no condition acquired"),
+        (
+            "ShareFetch acquired=5 -> hold",
+            "hold is not possible with acquired, which the response shows; possible: answer, crash, kill, lose-answer",
+        ),
         ("ShareFetch offset=x -> hold", "offset: 'x' is not a whole number"),
         ("group.append offset=5 -> hold", "group.append has no condition offset"),
         ("log.write member=a -> hold", "log.write has no condition member"),

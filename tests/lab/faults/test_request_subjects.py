@@ -31,7 +31,7 @@ APIS = discover()
 TOPICS = {UUID(int=1): "by-id-0", UUID(int=3): "by-id-1"}
 
 # The subjects of each API: topics with partitions (P) or alone (T), groups (G), members (M), transactional ids (X),
-# ranges of offsets (O).
+# ranges of offsets (O), records in the response (A).
 NAMES = {
     "add_offsets_to_txn": "GX",
     "add_partitions_to_txn": "PX",
@@ -73,7 +73,7 @@ NAMES = {
     "read_share_group_state": "GP",
     "read_share_group_state_summary": "GP",
     "share_acknowledge": "GPMO",
-    "share_fetch": "GPMO",
+    "share_fetch": "GPMOA",
     "share_group_describe": "G",
     "share_group_heartbeat": "GTM",
     "sync_group": "GM",
@@ -192,6 +192,7 @@ def test_what_a_rule_may_ask_of_an_api_is_what_its_requests_name() -> None:
         "T": {"topic"},
         "P": {"topic", "partition"},
         "O": {"offset"},
+        "A": {"acquired"},
     }
     for key, api in APIS.items():
         if api.name not in OF_A_KIND and key not in LOGINS:

@@ -261,6 +261,64 @@ def test_records_whose_fetch_lost_its_answer_are_acquired_and_delivered_again(
     assert group.second.fetch_until_acquired() == [(0, 4, 2)]
 
 
+def test_the_response_that_delivers_an_offset_is_lost(group: Group) -> None:
+    """The rule counts responses: the fetches before deliver other records, or none."""
+    rule = group.stage(
+        f"ShareFetch group={group.name} topic={TOPIC} partition=0 acquired=3 nth=2 -> lose-answer"
+    )
+    limit = {"max_records": 3, "batch_size": 3, "share_acquire_mode": 1}
+    assert group.first.fetch(**limit) == [(0, 2, 1)]
+    assert group.second.fetch() == [(3, 4, 1)]
+    assert group.first.fetch() == []
+    assert group.matches(rule) == 1
+    assert group.second.acknowledge((3, 3, RELEASE), (4, 4, ACCEPT)) == 0
+    group.first.send_fetch()
+    assert group.first.is_hung_up()
+    assert group.matches(rule) == 2
+    assert group.second.fetch_until_acquired() == [(0, 2, 2), (3, 3, 3)]
+
+
+@pytest.mark.parametrize("where", ["topic=payments", "partition=1", "member=m2"])
+def test_a_response_with_the_offset_of_another_partition(group: Group, where: str) -> None:
+    rule = group.stage(f"ShareFetch group={group.name} {where} acquired=0 -> lose-answer")
+    assert group.first.fetch() == [ALL]
+    assert group.matches(rule) == 0
+
+
+def test_only_fetches_of_share_groups_deliver_what_a_rule_on_all_apis_names(group: Group) -> None:
+    rule = group.stage("* acquired=0 -> lose-answer")
+    partition = [{"index": 7, "records": b""}]
+    data = [{"name": TOPIC, "partition_data": partition}]
+    group.first.ask("produce", 9, acks=-1, timeout=1000, transactional_id=None, topic_data=data)
+    assert group.matches(rule) == 0
+    group.first.send_fetch()
+    assert group.first.is_hung_up()
+
+
+def test_an_altered_response_by_what_it_delivers(group: Group) -> None:
+    group.stage(f"ShareFetch group={group.name} acquired=0 -> answer throttle_time_ms=7")
+    throttled = []
+    for _ in range(2):
+        group.first.send_fetch()
+        throttled.append(group.first.receive("share_fetch")["throttle_time"])
+    assert throttled == [7, 0]
+
+
+def test_the_leader_dies_when_it_has_acquired(tmp_path: Path) -> None:
+    with ShareBroker(tmp_path) as broker:
+        broker.begin()
+        (member,) = broker.members("m1")
+        broker.stage("ShareFetch acquired=4 -> kill")
+        member.send_fetch()
+        assert member.is_hung_up()
+        broker.call(broker.faults.clear)
+        broker.run(broker.cluster.start_node(1))
+        member.wire.close()
+        (member,) = broker.members("m1")
+        assert member.fetch_until_acquired() == [ALL], "an acquisition is not written"
+        member.wire.close()
+
+
 def test_a_lost_fetch_acquires_nothing(group: Group) -> None:
     group.stage(f"ShareFetch group={group.name} member=m1 -> lose-request")
     group.first.send_fetch()
