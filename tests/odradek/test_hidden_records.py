@@ -26,7 +26,11 @@ class Canned(ControlClient):
         if path == "/v1/explain":
             if not self._answers.get("explains", True):
                 raise NotFound(404, "there is nothing at /v1/explain")
-            assert query == {"topic": "orders", "partition": 0, "group": None, "transactional_id": None}
+            assert query == {
+                **dict.fromkeys(["group", "transactional_id", "offset"]),
+                "topic": "orders",
+                "partition": 0,
+            }
             return {"explanations": [{"subject": "orders-0", "cause": "held", "lines": [WHY, "and more"]}]}
         what = {"/v1/cluster": "nodes"}.get(path, path.rpartition("/")[2])
         found = {what: self._answers[what]}
