@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,8 +21,8 @@ LETTER: Final = ("__dlq.errors.topic", "__dlq.errors.partition", "__dlq.errors.o
 LETTER_COUNT: Final = "__dlq.errors.delivery.count"
 """Header with the delivery count, which a fault may raise."""
 
-_Delivered = dict[tuple[share_groups.Key, int], list[int]]
-"""(topic and partition, offset) -> the indices of the ShareFetches whose responses had the record and were received."""
+_Record = tuple[share_groups.Key, int]
+"""Topic and partition, and the offset."""
 
 
 def explained(
@@ -32,12 +33,9 @@ def explained(
     With ``may_reject``, also move missing outputs to ``rejected``, if the job rejected as many records, or the group gave
     them up.
     """
-    delivered: _Delivered = defaultdict(list)
-    for each in share_groups.deliveries(evidence.exchanges):
-        if each.key[0] in evidence.inputs and each.is_received:
-            delivered[each.key, each.offset].append(each.number)
+    delivered, again = _delivered(evidence)
     rate = _outputs_per_record(reference, delivered)
-    redelivered = _redelivered(difference.duplicated, reference, outputs, evidence, delivered, rate)
+    redelivered = _redelivered(difference.duplicated, reference, outputs, evidence, again, rate)
     found = replace(
         difference,
         duplicated=difference.duplicated - redelivered,
@@ -46,7 +44,25 @@ def explained(
     return _without_rejected(found, evidence, delivered, rate) if may_reject and outputs.finished else found
 
 
-def _outputs_per_record(reference: Reference, delivered: _Delivered) -> int | None:
+def _delivered(evidence: Evidence) -> tuple[set[_Record], list[int]]:
+    """The records of the input that members have received, and the indices of the ShareFetches that delivered one again.
+
+    If the delivery count shows that the trace does not have an earlier delivery, a member may have received that one.
+    """
+    received: set[_Record] = set()
+    seen: Counter[_Record] = Counter()
+    again: list[int] = []
+    for each in share_groups.deliveries(evidence.exchanges):
+        record = each.key, each.offset
+        if each.key[0] in evidence.inputs and each.is_received:
+            if record in received or each.delivery_count - 1 > seen[record]:
+                again.append(each.number)
+            received.add(record)
+        seen[record] += 1
+    return received, again
+
+
+def _outputs_per_record(reference: Reference, delivered: Collection[_Record]) -> int | None:
     """Number of outputs of each input record; None if it is not the same for all."""
     written = sum(letter(each) is None for each in reference.records)
     rate, rest = divmod(written, len(delivered) or 1)
@@ -58,14 +74,13 @@ def _redelivered(
     reference: Reference,
     outputs: Outputs,
     evidence: Evidence,
-    delivered: _Delivered,
+    again: Sequence[int],
     rate: int | None,
 ) -> Counter[Row]:
     """The duplicates that were written after a redelivery. Each redelivery explains as many as an input record has outputs.
 
     Dead letters are sent at least once by the broker itself.
     """
-    again = sorted(number for numbers in delivered.values() for number in numbers[1:])
     places = _places(outputs.committed, reference)
     case = Case(evidence, Bad(frozenset()))
     extra: list[tuple[int, Row]] = []
@@ -80,7 +95,7 @@ def _redelivered(
         extra += [(number, each) for number in numbers[-count:]]
     used = 0
     for number, each in sorted(extra, key=lambda one: one[0]):
-        before = sum(one < number for one in again)
+        before = bisect_left(again, number)
         if before and (rate is None or used < rate * before):
             used += 1
             found[each] += 1
@@ -88,7 +103,7 @@ def _redelivered(
 
 
 def _without_rejected(
-    difference: Difference, evidence: Evidence, delivered: _Delivered, rate: int | None
+    difference: Difference, evidence: Evidence, delivered: Collection[_Record], rate: int | None
 ) -> Difference:
     accepted = {
         (each.key, each.offset)

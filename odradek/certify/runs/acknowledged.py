@@ -7,10 +7,10 @@ from typing import Final
 
 from odradek.certify import share_groups
 from odradek.certify.exchanges import exchanges
+from odradek.certify.runs.observation import last_closed
 from odradek.remote import ENTRIES_MAX, Trace
 
 _FINAL: Final = (share_groups.ACCEPT, share_groups.REJECT)
-_OPEN: Final = ("in_progress", "held")
 
 
 class Acknowledged:
@@ -32,10 +32,8 @@ class Acknowledged:
         return not self._missing
 
     def _read(self, api: str) -> None:
-        for entry in self._trace.entries(since=self._since[api], api=api, limit=ENTRIES_MAX):
-            if entry["outcome"] in _OPEN:
-                return
-            self._since[api] = int(entry["number"])
-            for each in share_groups.acknowledgements(exchanges([entry])):
-                if each.was_taken and each.type in _FINAL:
-                    self._missing.discard((each.key, each.offset))
+        found = self._trace.entries(since=self._since[api], api=api, limit=ENTRIES_MAX)
+        self._since[api] = last_closed(found, self._since[api])
+        for each in share_groups.acknowledgements(exchanges(found)):
+            if each.was_taken and each.type in _FINAL:
+                self._missing.discard((each.key, each.offset))

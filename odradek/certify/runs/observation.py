@@ -64,7 +64,14 @@ def _is_work(entry: Entry) -> bool:
 
 def returns_records(entry: Entry) -> bool:
     """Whether the response to a Fetch or ShareFetch has records, as far as the trace's line shows it."""
-    return "record" in str(entry.get("line", "")).partition(" -> ")[2]
+    answer = str(entry.get("line", "")).partition(" -> ")[2]
+    return ("acquired" if entry["api"] == "ShareFetch" else "record") in answer
+
+
+def last_closed(entries: Sequence[Entry], before: int) -> int:
+    """Trace number up to which no request waits for its response any more; ``before`` if there are no entries."""
+    waits = [int(each["number"]) - 1 for each in entries if each["outcome"] in ("in_progress", "held")]
+    return min(waits, default=int(entries[-1]["number"]) if entries else before)
 
 
 def newest_delivery(entries: Iterable[Entry]) -> int:
@@ -145,6 +152,8 @@ class Observation:
 
     def __init__(self, broker: Handle) -> None:
         self._broker = broker
+        self._fetches_seen = self._delivered = 0
+        """Trace numbers: of the last ShareFetch that `newest_delivery` need not read again, and of the last delivery."""
 
     def newest_write(self, apis: Collection[str] = WRITES) -> int:
         """Trace number of the latest request of the job that changes something; 0 if there is none."""
@@ -214,11 +223,19 @@ class Observation:
         return session_timeout_ms(self._broker.trace.entries(api="JoinGroup", limit=_NEWEST))
 
     def newest_delivery(self) -> int:
-        """Trace number of the latest ShareFetch that delivered records; 0 if there is none."""
-        return newest_delivery(self._broker.trace.entries(api="ShareFetch", limit=_NEWEST, bodies=False))
+        """Trace number of the latest ShareFetch that delivered records; 0 if there is none.
+
+        Each call reads what is new: members that have nothing to do send many ShareFetches.
+        """
+        found = self._broker.trace.entries(
+            since=self._fetches_seen, api="ShareFetch", limit=ENTRIES_MAX, bodies=False
+        )
+        self._fetches_seen = last_closed(found, self._fetches_seen)
+        self._delivered = max(self._delivered, newest_delivery(found))
+        return self._delivered
 
     def lock_ms(self) -> int:
-        """The duration of the share groups' record locks."""
+        """The duration of the share groups' record locks, according to the latest responses to ShareFetch."""
         found = self._broker.trace.entries(api="ShareFetch", limit=_NEWEST)
         return lock_ms(each["answer"] or {} for each in found)
 

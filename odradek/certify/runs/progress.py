@@ -119,7 +119,7 @@ class Progress:
         return self._is_lag_zero
 
     def _are_acknowledged(self) -> bool:
-        return bool(self._last and self._observation.newest_delivery()) and self._acknowledged.are_all
+        return bool(self._last) and self._acknowledged.are_all
 
     def rest_s(self) -> float:
         """Time in seconds without a request after which the job counts as idle.

@@ -224,7 +224,7 @@ def test_locks_that_run_out_without_an_effect() -> None:
     assert done("expire-locks", scene(job, refused)[0], COMMITTED) == ""
     empty = entry("ShareFetch", "h:1", "held")
     assert done("late-records", scene(job, empty)[0], FETCHED) == "the response had no records"
-    delivered = {**empty, "line": "ShareFetch -> ok in-0[2 records]"}
+    delivered = {**empty, "line": "ShareFetch -> ok in-0[acquired 0-1 delivery 1]"}
     staged, notes = scene(job, delivered)
     assert (done("late-records", staged, FETCHED), notes) == (
         "",
@@ -237,7 +237,7 @@ def test_locks_that_run_out_without_an_effect() -> None:
 
 def test_another_member_takes_over_by_records() -> None:
     """A member of a share group needs no rebalance to get the records of a frozen one."""
-    for line, did in (("ShareFetch -> ok in-0[2 records]", "read"), ("ShareFetch -> ok", "")):
+    for line, did in (("ShareFetch -> ok in-0[acquired 0-1 delivery 1]", "read"), ("ShareFetch -> ok", "")):
         job = Instances(Process(1, "h:1"), Process(2, "h:3"), next_peers=("h:2",))
         held, taken = entry("EndTxn", "h:1", "held"), {**entry("ShareFetch", "h:3"), "line": line}
         staged, notes = scene(job, held, taken)

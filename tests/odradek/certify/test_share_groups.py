@@ -28,6 +28,7 @@ from odradek.certify.plans.moments import moments
 from odradek.certify.plans.requirements import required
 from odradek.certify.runs.acknowledged import Acknowledged
 from odradek.certify.runs.cluster import Ours
+from odradek.certify.runs.observation import Observation, last_closed
 from odradek.certify.runs.progress import is_lag_zero
 from odradek.certify.share_groups import acknowledgements, deliveries
 from odradek.certify.workload import Seed, Workload
@@ -117,6 +118,7 @@ def test_each_record_of_the_input_is_accepted_or_rejected() -> None:
         return [each for each in entries if each["api"] == api and each["number"] > since]
 
     wanted = [(("in", 0), offset) for offset in range(4)]
+    assert last_closed(entries[:2], 0) == 5
     acknowledged = Acknowledged(cast(Any, SimpleNamespace(entries=found)), wanted)
     assert not acknowledged.are_all
     entries[1]["outcome"] = "answered"
@@ -258,6 +260,9 @@ def test_duplicates_of_redelivered_input_are_told_from_others() -> None:
     assert kinds(fetched, first, second, wrote=TWICE) == {Kind.DUPLICATED: 1}
     unseen = share_fetch((0, 0, 1), outcome="answer_lost")
     assert kinds(unseen, again, first, second, wrote=TWICE) == {Kind.DUPLICATED: 1}
+    assert kinds(again, first, second, wrote=TWICE) == {
+        Kind.REDELIVERED: 1
+    }  # the trace begins after the first delivery
     elsewhere = produce("other", base=1)
     assert kinds(fetched, first, again, elsewhere, wrote=TWICE) == {
         Kind.DUPLICATED: 1
@@ -324,6 +329,9 @@ def test_a_share_group_gets_its_partitions_at_once_and_its_lag_is_shown(tmp_path
         eventually(lambda: len(consumer.poll(0.1)) == len(seeds))
         assert not acknowledged.are_all
         assert not is_lag_zero(cluster.groups(), {("in", 0): wanted[-1][1]})
+        observation = Observation(cluster.handle)
+        assert (observation.newest_delivery() > 0, observation.lock_ms()) == (True, 30_000)
+        assert observation.newest_delivery() == observation.newest_writes_and_work()[0]
         consumer.commit_sync(30)
         eventually(lambda: acknowledged.are_all)
         (found,) = cluster.groups()[0]["shares"]

@@ -155,7 +155,7 @@ def test_a_joining_member_does_not_wait_for_a_client_that_closed_without_leaving
 
 
 def delivers(lock_ms: int) -> dict[str, Any]:
-    found = exchange("ShareFetch", "ShareFetch group=g -> ok in-0[3 records]")
+    found = exchange("ShareFetch", "ShareFetch group=g -> ok in-0[acquired 0-2 delivery 1]")
     return found | {"answer": {"acquisition_lock_timeout_ms": lock_ms}}
 
 
