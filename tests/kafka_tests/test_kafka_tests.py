@@ -34,7 +34,7 @@ CHOSEN_OF_SHARE_GROUPS = (
     f"{SHARE_CONSUMER}.testComplexShareConsumer",
     f"{SHARE_CONSUMER}.testControlRecordsSkipped",
     f"{SHARE_CONSUMER}.testExplicitAcknowledgeReleaseAccept",
-    f"{SHARE_CONSUMER}.testRenewAcknowledgementOnPoll",
+    f"{SHARE_CONSUMER}.testRenewAcknowledgementDisabled",
 )
 """Tests that run in half a minute."""
 RELATION = "org.apache.spark.sql.kafka010.KafkaRelationSuiteV2"
