@@ -880,6 +880,14 @@ SNAPSHOTS: Final = tuple(
             "            if False:",
         ),
         _one(
+            "reset-keeps-settings",
+            "a reset takes back changes of dynamic settings",
+            ("tests/lab/cluster/test_reset.py",),
+            "broker/metadata/client_control.py",
+            "            *restoration.records_for_configs(self._image, saved),\n",
+            "",
+        ),
+        _one(
             "snapshot-forgets-unwritten-epochs",
             "a snapshot contains leader epochs that the node has only in memory",
             _SNAPSHOTS,
@@ -2056,6 +2064,22 @@ SHARE_COORDINATOR: Final = tuple(
             "broker/share/coordinator/shard.py",
             "return await self.committed(self.partition.log_end_offset)",
             "return NONE",
+        ),
+        _one(
+            "share-acknowledgement-answered-before-its-write",
+            "the records of an answered acknowledgement are never delivered again, whenever the node dies",
+            ("tests/broker/cluster/test_share_deaths.py",),
+            "broker/share/manager.py",
+            "await self._write(managed, change)\n\n",
+            "start_in_background(self._write(managed, change), self._life) or Outcome(NONE)\n\n",
+        ),
+        _one(
+            "share-dead-letters-lost-with-the-leader",
+            "a leader sends the dead letters of records in the state Archiving again",
+            ("tests/broker/cluster/test_share_deaths.py",),
+            "broker/share/manager.py",
+            "            self._send_dead_letters(managed, change)\n        managed.notify()\n",
+            "            pass\n        managed.notify()\n",
         ),
         _one(
             "share-persister-gives-up-at-once",

@@ -1,7 +1,7 @@
 """The node of a share group dies at each injection point and crash point of share groups, at each passage, and starts again.
 
 Records whose acknowledgement was answered are never delivered again. All others are, except those that were acknowledged
-without an answer, which may be. Rejected records are in the dead-letter queue at least once.
+without an answer, which may be. Rejected records are in the dead-letter queue at least once, or are delivered again.
 """
 
 from __future__ import annotations
@@ -57,17 +57,19 @@ class Group:
     """The records that are accepted or rejected, and whose acknowledgement was answered."""
     unanswered: set[int] = field(default_factory=set)
     rejected: set[int] = field(default_factory=set)
+    """The records whose rejection was sent."""
+    delivered_again: set[int] = field(default_factory=set)
 
     def acknowledge(self, member: Member, kind: int, *indexes: int) -> None:
         offsets = {self.base + index for index in indexes}
         if kind != RELEASE:
             self.unanswered |= offsets
+        if kind == REJECT:
+            self.rejected |= offsets
         assert member.acknowledge(*((offset, offset, kind) for offset in sorted(offsets))) == 0
         if kind != RELEASE:
             self.unanswered -= offsets
             self.answered |= offsets
-        if kind == REJECT:
-            self.rejected |= offsets
 
     def read(self, is_dead: Callable[[], bool]) -> None:
         """Deliver and acknowledge all records, until the start offset is behind them."""
@@ -96,7 +98,7 @@ class Group:
     def read_again(self) -> set[int]:
         """The offsets that a new member gets up to a record that is produced now."""
         self.broker.produce(1)
-        delivered: set[int] = set()
+        delivered = self.delivered_again
         (member,) = self.broker.members("m2", group=self.name)
         while self.base + RECORDS not in delivered:
             for first, last, _ in member.fetch():
@@ -105,10 +107,12 @@ class Group:
         return delivered
 
     def has_its_dead_letters(self) -> bool:
-        """Whether the dead-letter queue has all rejected records of the group."""
+        """Whether all rejected records of the group are in the dead-letter queue, or were delivered again."""
         headers = [dict(record.headers) for record in self.broker.call(self._letters)]
         ours = [each for each in headers if each["__dlq.errors.group"] == self.name.encode()]
-        return {int(each["__dlq.errors.offset"] or b"") for each in ours} >= self.rejected
+        return {
+            int(each["__dlq.errors.offset"] or b"") for each in ours
+        } >= self.rejected - self.delivered_again
 
     def _letters(self) -> list[Record]:
         queue = self.broker.cluster.nodes[1].node.replicas.get(QUEUE, 0)
