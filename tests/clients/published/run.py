@@ -14,6 +14,8 @@ outcomes are written to `.cache/published`, the differences with their reasons t
   the place of kfake, and starts brokers by `kfake_brokers.py`.
 - librdkafka: the tests of share consumers that need brokers, with three brokers. They are in no package: clone the tag from
   github.com/confluentinc/librdkafka into `.cache/published/librdkafka`; it is built there.
+- confluent-kafka: the tests of its share consumer, with one broker. They, too, are in no package: clone v2.15.0 from
+  github.com/confluentinc/confluent-kafka-python into `.cache/published/confluent-kafka-python`.
 - kafka-python: `test/integration`, with one broker. The sdist lacks the module that starts brokers; for a running broker an
   empty one is enough. Its tests of TLS and SASL start brokers themselves, and are left out.
 """
@@ -45,7 +47,7 @@ from tests.clients.published.docker import Orders, served
 from tests.clients.published.reasons import REASONS
 from tests.support import kafka_cluster
 from tests.support.deadlines import TEST_S
-from tests.support.foreign import CACHE
+from tests.support.foreign import CACHE, python_packages
 from tests.support.java import RECORDED_VERSION
 from tests.support.kafka_oracle import kafka
 from tests.support.raw import free_port
@@ -55,12 +57,10 @@ VERSIONS: Final = {
     "kfake": "v0.0.0-20260918054303-01f206a7e32c",
     "sarama": "v1.61.1",
     "kafka-python": "3.0.12",
+    "confluent-kafka": "v2.16.1",
     "librdkafka": "v2.15.0",
 }
-LIBRDKAFKA_TESTS: Final = (
-    *("0170", "0171", "0172", "0173", "0174", "0175", "0176", "0177", "0178"),
-    *("0179", "0180", "0181", "0184", "0185", "0190"),
-)
+LIBRDKAFKA_TESTS: Final = [f"0{number}" for number in (*range(170, 182), 184, 185, 190)]
 LIBRDKAFKA_SETTINGS: Final = {
     "group.share.assignment.interval.ms": "100",
     "group.share.heartbeat.interval.ms": "500",
@@ -102,16 +102,16 @@ GO: Final = {
 
 
 @contextlib.contextmanager
-def one_broker(against: str) -> Iterator[str]:
+def one_broker(against: str, settings: Mapping[str, str] = ONE_NODE) -> Iterator[str]:
     """Start one broker and yield its address."""
     if against == "kafka":
-        with kafka(ONE_NODE) as oracle:
+        with kafka(settings) as oracle:
             yield f"{oracle.host}:{oracle.port}"
         return
     with tempfile.TemporaryDirectory(prefix="published-") as folder:
         port = free_port()
         # Kafka's settings file always has advertised.listeners, and a test checks the source of this setting's value.
-        settings = {**ONE_NODE, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        settings = {**settings, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
         broker = BrokerProcess(Path(folder) / "broker", port=port, settings=settings)
         try:
             yield broker.start().bootstrap
@@ -305,14 +305,49 @@ def kafka_python(against: str) -> dict[str, str]:
     folder = _sdist("kafka-python", VERSIONS["kafka-python"])
     (folder / "test" / "__init__.py").touch()
     (folder / "test" / "service.py").write_text(NO_SERVICE)
-    report = FOLDER / f"kafka-python-{against}.xml"
     with one_broker(against) as bootstrap:
         settings = {"KAFKA_URI": f"kafka://{bootstrap}", "KAFKA_VERSION": KAFKA, "KAFKA_ROOT": str(FOLDER)}
-        command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-W", "ignore"]
-        command += ["test/integration", "-p", "no:cacheprovider", "--timeout", "120", "--tb", "native", "-q"]
-        command += ["--ignore", "test/integration/test_ssl_integration.py", "--junitxml", str(report)]
-        with (FOLDER / f"kafka-python-{against}.txt").open("w") as output:
-            subprocess.run(command, cwd=folder, env={**os.environ, **settings}, stdout=output)
+        without = ["--ignore", "test/integration/test_ssl_integration.py"]
+        return _pytest(folder, ["test/integration", *without], settings, FOLDER / f"kafka-python-{against}")
+
+
+def confluent_kafka(against: str) -> dict[str, str]:
+    """The tests import trivup, which starts Kafka, and the packages for a schema registry."""
+    folder = _clone("confluent-kafka-python")
+    trivup = FOLDER / "trivup" / "trivup" / "clusters"
+    trivup.mkdir(parents=True, exist_ok=True)
+    (trivup / "KafkaCluster.py").write_text("class KafkaCluster:\n    pass\n")
+    version = VERSIONS["confluent-kafka"].removeprefix("v")
+    packages = python_packages(f"confluent-kafka[schemaregistry]=={version}", "pytest", "pytest-timeout")
+    with one_broker(against, LIBRDKAFKA_SETTINGS) as bootstrap:
+        path = os.pathsep.join(map(str, (packages, FOLDER / "trivup", folder)))
+        settings = {"BROKERS": bootstrap, "PYTHONPATH": path}
+        tests = ["tests/integration/share_consumer"]
+        return _pytest(folder, tests, settings, FOLDER / f"confluent-kafka-{against}")
+
+
+def _clone(name: str) -> Path:
+    folder = FOLDER / name
+    assert folder.exists(), f"no {folder}: see the docstring of this module"
+    return folder
+
+
+def _pytest(folder: Path, tests: list[str], settings: dict[str, str], output: Path) -> dict[str, str]:
+    report = output.with_suffix(".xml")
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-W", "ignore", *tests]
+    command += [
+        "-p",
+        "no:cacheprovider",
+        "--timeout",
+        "180",
+        "--tb",
+        "native",
+        "-q",
+        "--junitxml",
+        str(report),
+    ]
+    with output.with_suffix(".txt").open("w") as file:
+        subprocess.run(command, cwd=folder, env={**os.environ, **settings}, stdout=file)
     outcomes = {}
     for case in Xml.parse(report).iter("testcase"):
         kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
@@ -334,8 +369,7 @@ def _sdist(name: str, version: str) -> Path:
 
 
 def librdkafka(against: str) -> dict[str, str]:
-    folder = FOLDER / "librdkafka"
-    assert folder.exists(), f"no {folder}: see the docstring of this module"
+    folder = _clone("librdkafka")
     log = FOLDER / f"librdkafka-{against}.txt"
     if not (folder / "tests" / "test-runner").exists():
         build = "./configure --disable-gssapi && make -j2 libs && make -C tests -j2 build"
@@ -387,6 +421,7 @@ SUITES: Final = {
     "librdkafka": librdkafka,
     "sarama": sarama,
     "kafka-python": kafka_python,
+    "confluent-kafka": confluent_kafka,
 }
 
 
@@ -394,27 +429,22 @@ SUITES: Final = {
 
 
 def compare() -> None:
-    """Write the numbers of tests that passed with both brokers, and a line for each other test.
+    """Write the numbers of tests that passed, and a line for each test that did not pass with both brokers.
 
-    Suites that were not run with both brokers keep their results.
+    Suites without outcomes keep their results. With Apache Kafka a suite may not have been run.
     """
     kept = json.loads(RESULTS.read_text())
     counts, rows = kept["suites"], kept["tests"]
     for suite, version in VERSIONS.items():
-        outcomes = {
-            against: json.loads(file.read_text())
-            for against in ("kafka", "ours")
-            if (file := FOLDER / f"{suite}-{against}.json").exists()
-        }
-        if len(outcomes) < 2:
+        kafkas, ours = (_outcomes(suite, against) for against in ("kafka", "ours"))
+        if not ours:
             continue
-        kafkas, ours = outcomes["kafka"], outcomes["ours"]
-        both = [name for name in kafkas if kafkas[name] == ours.get(name) == "pass"]
+        passed = {name for name in ours if ours[name] == "pass" == kafkas.get(name, "pass")}
         counts[suite] = {
             "version": version,
-            "kafka": KAFKA,
+            "kafka": KAFKA if kafkas else None,
             "tests": len(kafkas.keys() | ours.keys()),
-            "pass on both": len(both),
+            "pass": len(passed),
         }
         rows = [row for row in rows if row["suite"] != suite]
         rows += [
@@ -426,12 +456,18 @@ def compare() -> None:
                 "ours": ours.get(name, "not run"),
                 "reason": reason(suite, name),
             }
-            for name in sorted((kafkas.keys() | ours.keys()) - set(both))
+            for name in sorted((kafkas.keys() | ours.keys()) - passed)
         ]
     rows.sort(key=lambda row: [*VERSIONS].index(row["suite"]))
     head = json.dumps(counts)
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
     RESULTS.write_text(f'{{"suites": {head},\n "tests": [\n{lines}\n]}}\n')
+
+
+def _outcomes(suite: str, against: str) -> dict[str, str]:
+    file = FOLDER / f"{suite}-{against}.json"
+    found: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+    return found
 
 
 def reason(suite: str, name: str) -> str:
