@@ -6,6 +6,7 @@ A dead-letter queue that cannot be written loses records: they are archived all 
 from __future__ import annotations
 
 import contextlib
+from asyncio import sleep
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -123,6 +124,7 @@ class DeadLetterQueues:
                 offset = await self._produce(name, index, batch)
                 if not attempt.written_to:
                     attempt = attempt._replace(written_to=f"{name}-{index}", written_offset=offset)
+                await sleep(0)  # a rejected range may have millions of offsets
         except _Failed as failed:
             log.error(
                 "records not written to the dead-letter queue",

@@ -49,6 +49,8 @@ DEAD_LETTERS_SINCE: Final = 2
 NOT_HOSTED: Final = outcome_of(ErrorCode.unknown_topic_or_partition)
 ATTEMPTS_KEPT: Final = 200
 """Number of the newest attempts at the dead-letter queue that a share partition keeps, for views."""
+SETTINGS_MAX: Final = 1_000
+"""Number of groups whose settings a node keeps. Requests may have any group id."""
 SERVER_ERROR: Final = "Unable to complete operation due to server error."
 FENCING: Final = (
     ErrorCode.not_leader_or_follower,
@@ -82,6 +84,7 @@ class ManagedSharePartition:
         "key",
         "leader_epoch",
         "partition",
+        "seen_offset",
         "state",
         "timer",
         "watchers",
@@ -96,6 +99,8 @@ class ManagedSharePartition:
         """The share partitions of all groups that fetch from this topic partition, this one included."""
         self.leader_epoch = partition.leader_epoch
         self.state = SharePartition()
+        self.seen_offset = -1
+        """The offset that a fetch has last looked at. It decides on the order in which a fetch reads partitions."""
         self.is_active = False
         """Whether the state is loaded, and the share partition not removed since."""
         self.is_fenced = False
@@ -165,6 +170,8 @@ class SharePartitionManager(MetadataListener):
             known = settings_of(self._config, self._metadata, group_id)
             if self._metadata.features.get(SHARE_VERSION, 0) < DEAD_LETTERS_SINCE:
                 known = replace(known, dead_letter_topic="")
+            if len(self._settings) >= SETTINGS_MAX:
+                self._settings.clear()
             self._settings[group_id] = known
         return known
 

@@ -150,6 +150,21 @@ async def test_key_and_value_are_copied_if_the_group_asks_for_it(make):
     assert [each.value for each in letters(world)] == [b"first", None], "too large for the topic"
 
 
+async def test_a_large_range_is_written_over_many_turns_of_the_event_loop(make):
+    """Other requests are served in between."""
+    world = make()
+    queue(world, {**ENABLED, "max.message.bytes": "2000"})
+    world.produce(200)
+    await world.fetch(0, 0)
+    await world.acknowledge(1, {0: [(0, 199, [REJECT])]})
+    before = len(letters(world))
+    await turns()
+    assert before < len(letters(world)) < 200
+    for _ in range(10):
+        await turns()
+    assert len(letters(world)) == 200
+
+
 async def test_the_partition_is_that_of_the_source_modulo_the_partitions_of_the_queue(make):
     world = make()
     queue(world, ENABLED, partitions=2)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.metadata.values import GROUP_RESOURCE
+from broker.share import manager
 from broker.share.state import Outcome, StateBatch
 from protocol.errors import ErrorCode
 from tests.broker.share.world import (
@@ -526,6 +527,14 @@ async def test_nothing_is_left_of_a_fetch_that_has_waited(world):
     assert world.clock.timers == []
     replica = world.world.partition(TOPIC)
     assert not replica.delayed.watchers
+
+
+def test_the_settings_of_groups_take_bounded_memory(world, monkeypatch):
+    monkeypatch.setattr(manager, "SETTINGS_MAX", 3)
+    for number in range(10):
+        world.share.settings(f"group-{number}")
+    assert len(world.share._settings) <= 3
+    assert world.share.settings("group-9") is world.share.settings("group-9")
 
 
 def test_settings_follow_the_group(world):
