@@ -6,7 +6,7 @@ here: nothing else runs between the read of a partition and the acquisition of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
 class ShareFetching:
     """The partitions of one ShareFetch, in the order in which they are read."""
 
-    __slots__ = ("_errors", "_managed", "_node", "_settings", "_wanted")
+    __slots__ = ("_errors", "_managed", "_new", "_node", "_settings", "_wanted", "_was_ready")
 
     def __init__(self, node: Node, wanted: Wanted, partitions: Sequence[CachedSharePartition]) -> None:
         self._node = node
@@ -55,6 +55,9 @@ class ShareFetching:
         self._settings: ShareGroupSettings = node.share.settings(wanted.group_id)
         self._managed: list[tuple[CachedSharePartition, ManagedSharePartition]] = []
         self._errors: dict[CachedSharePartition, ErrorCode] = {}
+        self._new: Collection[ManagedSharePartition] = ()
+        """The share partitions whose next offset no fetch had seen before this one was ready."""
+        self._was_ready = False
         if not wanted.records_max or not wanted.max_bytes:
             return
         for cached in partitions:
@@ -92,6 +95,12 @@ class ShareFetching:
     def _ready(self) -> bool:
         """Whether to respond: MinBytes are available, or a read would fail (``DelayedShareFetch.tryComplete``)."""
         taken = self._taken()
+        new = _with_new_offsets(taken)
+        self._new = [*self._new, *new] if self._was_ready else new
+        self._was_ready = self._is_enough(taken)
+        return self._was_ready
+
+    def _is_enough(self, taken: Sequence[tuple[CachedSharePartition, ManagedSharePartition]]) -> bool:
         if not taken:
             return False
         read_committed = self._settings.read_committed
@@ -124,13 +133,18 @@ class ShareFetching:
     def _complete(self) -> Answers:
         """Read the partitions and acquire records, until MaxRecords are acquired."""
         answers: Answers = []
-        taken = self._taken()
+        # Kafka reads those with new offsets when it decides whether to respond, and appends them to the others.
+        new = self._new if self._was_ready else ()
+        taken = sorted(self._taken(), key=lambda each: each[1] in new)
         wanted = self._wanted
         records_left, bytes_left = wanted.records_max, wanted.max_bytes
         read: list[ManagedSharePartition] = []
+        is_new = has_data = False
         for cached, managed in taken:
             if cached in self._errors:
                 continue
+            if managed in new and not is_new:
+                is_new, has_data, bytes_left = True, False, wanted.max_bytes
             answer = PartitionData(partition_index=cached.index)
             answers.append((cached, answer))
             if wanted.max_bytes < 0:
@@ -139,7 +153,7 @@ class ShareFetching:
                 continue
             bytes_max = min(wanted.max_bytes // len(taken), bytes_left)
             error, acquired, records = self._acquire(
-                cached, managed, records_left, bytes_max, whole_first_batch=not read
+                cached, managed, records_left, bytes_max, whole_first_batch=not has_data
             )
             answer.error_code = error
             if acquired:
@@ -150,6 +164,7 @@ class ShareFetching:
                 ]
                 records_left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
                 bytes_left = max(bytes_left - len(records), 0)
+                has_data = True
                 read.append(managed)
                 self._node.share.watch_locks(managed)
         for managed in read:
@@ -217,6 +232,16 @@ class ShareFetching:
                 return result, found
             # Compaction has removed the records before the first batch.
             base_offset = found[0].base_offset
+
+
+def _with_new_offsets(
+    taken: Sequence[tuple[CachedSharePartition, ManagedSharePartition]],
+) -> Collection[ManagedSharePartition]:
+    """Note the offsets to read next. Return the share partitions that had another one (Kafka: ``fetchOffsetMetadata``)."""
+    found = [managed for _, managed in taken if managed.seen_offset != managed.state.next_fetch_offset()]
+    for managed in found:
+        managed.seen_offset = managed.state.next_fetch_offset()
+    return found
 
 
 def failed(index: int, error: ErrorCode) -> PartitionData:
