@@ -101,6 +101,7 @@ soak: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier clients tests/clients/test_testcontainers.py
 	$(BIN)/python -m tests.simulation.nightly
 	$(BIN)/python -m tests.fuzz.differential --seeds 200
+	$(BIN)/python -m tests.fuzz.differential --seeds 50 --kind shares
 	$(BIN)/python -m tests.chaos.soak --minutes $(CHAOS_MINUTES)
 	$(BIN)/python -m tests.chaos.kill_storm --rounds 4
 	$(BIN)/python -m tests.odradek.certify.soak --minutes $(CERTIFY_MINUTES)

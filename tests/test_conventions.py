@@ -44,6 +44,7 @@ TESTS_THAT_SLEEP = {
     "tests/broker/net/test_freed_bytes.py": "retries",
     "tests/broker/security/stalled.py": "retries",
     "tests/differential/": "retries, and waits until a long poll has begun that another request ends",
+    "tests/fuzz/differential_shares.py": "waits until Apache Kafka has released the records of a session",
     "tests/fuzz/logins.py": "virtual time",
     "tests/odradek/test_broker.py": "a task that shows that the event loop runs",
     "tests/scenarios/loop_workers.py": "a worker that hangs until it is killed",

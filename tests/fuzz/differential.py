@@ -1,16 +1,19 @@
-"""Sends the same random requests to Odradek and to Apache Kafka: responses and both internal topics must be the same.
+"""Sends the same random requests to Odradek and to Apache Kafka: responses and internal topics must be the same.
 
-    python -m tests.fuzz.differential --seeds 50          # resumable: not the seeds in the results file
+    python -m tests.fuzz.differential --seeds 50                  # resumable: not the seeds in the results file
+    python -m tests.fuzz.differential --seeds 50 --kind shares    # requests about share groups
 
 A seed is a story (`tests.differential`). Its requests depend only on the seed; producer ids, epochs and topic ids in them
 are those that each side has assigned. Responses are normalised and compared field by field. The records of each
-transactional id and group in ``__transaction_state`` and ``__consumer_offsets`` are compared too. Another release of Kafka
+transactional id and group in ``__transaction_state`` and ``__consumer_offsets``, and those of share partitions in
+``__share_group_state``, are compared too. Another release of Kafka
 runs all seeds again.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import sys
 import tempfile
@@ -32,7 +35,9 @@ from protocol.records.transaction_log import TransactionLogKey, TransactionLogVa
 from tests.differential import runner
 from tests.differential.listed import rows
 from tests.differential.ours import ours
+from tests.differential.stories.share_clients import PROFILE as SHARE_PROFILE
 from tests.differential.story import Entry, Story, Topic, java_hash
+from tests.fuzz.differential_shares import SharePlayer
 from tests.support.java import KAFKA_VERSION
 from tests.support.kafka_oracle import kafka
 
@@ -334,39 +339,62 @@ class Player:
         return found
 
 
-def entry(seed: int) -> Entry:
+KINDS: Final[dict[str, tuple[str, Callable[[Story, Random], Any]]]] = {
+    "transactions": ("main", Player),
+    "shares": (SHARE_PROFILE, SharePlayer),
+}
+"""By kind of the requests: the profile of the brokers, and the class that sends the requests."""
+
+
+def entry(seed: int, kind: str = "transactions") -> Entry:
     """Return a story with the random requests of a seed. The story is not among the recorded ones."""
+    profile, player = KINDS[kind]
 
     def play(story: Story) -> None:
-        Player(story, Random(f"{seed}/differential")).run()
+        player(story, Random(f"{seed}/differential")).run()
 
-    return Entry("fuzz", f"seed-{seed}", play, "main")
+    return Entry("fuzz", f"seed-{seed}", play, profile)
 
 
-def compare(seed: int, of_kafka: runner.Transcript, of_ours: runner.Transcript) -> list[str]:
+def compare(found: Entry, of_kafka: runner.Transcript, of_ours: runner.Transcript) -> list[str]:
     """Differences that no row of docs/differences.md explains, even a row for another story."""
     table = rows()
     return [
         str(each)
-        for each in runner.differences(entry(seed), of_kafka, of_ours)
+        for each in runner.differences(found, without_partial_batches(of_kafka), of_ours)
         if not any(
             row.met(runner.Difference(row.stories[0].replace("*", "x"), *_rest(each))) for row in table
         )
     ]
 
 
+def without_partial_batches(transcript: runner.Transcript) -> runner.Transcript:
+    """The transcript without the partial batches behind the records of a ShareFetch, which only Kafka has."""
+    found = copy.deepcopy(transcript)
+    for line in found:
+        if line["ask"].startswith("share_fetch") and isinstance(line["answer"], dict):
+            for row in (row for topic in line["answer"]["responses"] for row in topic["partitions"]):
+                row["records"] = [each for each in row["records"] or () if "partial" not in each]
+    return found
+
+
 def _rest(difference: runner.Difference) -> tuple[int, str, str, Any, Any]:
     return difference.number, difference.ask, difference.field, difference.kafka, difference.ours
 
 
-def load(path: Path) -> dict[int, dict[str, Any]]:
+def load(path: Path, kind: str) -> dict[int, dict[str, Any]]:
+    """The results of one kind, by seed."""
     lines = path.read_text().splitlines() if path.exists() else []
-    return {found["seed"]: found for found in map(json.loads, lines) if found["release"] == KAFKA_VERSION}
+    return {
+        found["seed"]: found
+        for found in map(json.loads, lines)
+        if found["release"] == KAFKA_VERSION and found.get("kind", "transactions") == kind
+    }
 
 
-def fuzz(seeds: list[int], note: Callable[[int, list[str], int], object]) -> None:
+def fuzz(seeds: list[int], note: Callable[[int, list[str], int], object], kind: str = "transactions") -> None:
     """Run seeds on both sides. ``note`` gets each seed, its differences and the number of compared exchanges."""
-    setting = runner.PROFILES["main"]
+    setting = runner.PROFILES[KINDS[kind][0]]
     with (
         tempfile.TemporaryDirectory(prefix="fuzz-") as directory,
         kafka(setting["properties"], transaction_version=setting["feature"]) as oracle,
@@ -374,27 +402,29 @@ def fuzz(seeds: list[int], note: Callable[[int, list[str], int], object]) -> Non
     ):
         runner.warm_up(oracle.host, oracle.port)
         for seed in seeds:
-            found = entry(seed)
+            found = entry(seed, kind)
             theirs = runner.run(found, oracle.host, oracle.port)
-            note(seed, compare(seed, theirs, mine.transcript(found)), len(theirs))
+            note(seed, compare(found, theirs, mine.transcript(found)), len(theirs))
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--kind", choices=KINDS, default="transactions")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--again", action="store_true", help="also run seeds that are in the results")
     options = parser.parse_args(arguments)
-    known = {} if options.again else load(options.results)
+    known = {} if options.again else load(options.results, options.kind)
     seeds = [seed for seed in range(options.seed, options.seed + options.seeds) if seed not in known]
     failed = [seed for seed, found in known.items() if found["differences"]]
 
     def note(seed: int, differences: list[str], exchanges: int) -> None:
         with options.results.open("a") as file:
-            found = {"release": KAFKA_VERSION, "seed": seed, "exchanges": exchanges}
+            found: dict[str, Any] = {"release": KAFKA_VERSION, "kind": options.kind, "seed": seed}
+            found["exchanges"] = exchanges
             found["differences"] = differences[:20]
             print(json.dumps(found), file=file)
         print(f"seed {seed}: {exchanges} exchanges, {len(differences)} differences", flush=True)
@@ -403,7 +433,7 @@ def main(arguments: list[str]) -> int:
             failed.append(seed)
 
     if seeds:
-        fuzz(seeds, note)
+        fuzz(seeds, note, options.kind)
     return 1 if failed else 0
 
 

@@ -98,10 +98,7 @@ class Fuzz:
         await self._start()
         neighbour = await self._connect()
         client = await self._connect()
-        topics = self._cluster.metadata.topics.values()
-        apis = {raw_name(key): api.versions for key, api in discover().items()}
-        random = Random(f"{self._seed}/frames")
-        requests = Requests(random, World(TOPICS, [topic.topic_id for topic in topics]), apis)
+        requests = self._requests(Random(f"{self._seed}/frames"))
         for number in range(1, frames + 1):
             if not client.is_open or number % FRAMES_PER_CONNECTION == 0:
                 client.transport.abort()
@@ -118,6 +115,11 @@ class Fuzz:
                 raise Failure(f"{what}: {failure}: {frame.data.hex()}") from failure
         client.transport.abort()
         await self._cluster.stop()
+
+    def _requests(self, random: Random) -> Requests:
+        topics = self._cluster.metadata.topics.values()
+        apis = {raw_name(key): api.versions for key, api in discover().items()}
+        return Requests(random, World(TOPICS, [topic.topic_id for topic in topics]), apis)
 
     async def _start(self) -> None:
         arguments = ["--port", str(PORT), "--data-dir", str(self._directory)]
@@ -151,8 +153,11 @@ class Fuzz:
             self.closed += 1
             return False
         self.answered += 1
-        _check_answer(frame.data, answer)
+        self._note(frame, _check_answer(frame.data, answer))
         return True
+
+    def _note(self, frame: Frame, answer: dict[str, Any]) -> None:
+        """Called with each response."""
 
     async def _check_neighbour(self, neighbour: Client, number: int) -> None:
         neighbour.send(raw.encode_request("api_versions", 0, {}, number))
@@ -168,15 +173,16 @@ class Fuzz:
             raise Failure(self._errors[0])
 
 
-def _check_answer(frame: bytes, answer: bytes) -> None:
-    """Check that a response matches the correlation id and version in the frame, which may be damaged."""
+def _check_answer(frame: bytes, answer: bytes) -> dict[str, Any]:
+    """Check that a response matches the correlation id and version in the frame, which may be damaged. Return its body."""
     key, version, correlation_id = struct.unpack_from(">hhi", frame)
     try:
-        found, _ = raw.decode_response(raw_name(key), version, answer)
+        found, body = raw.decode_response(raw_name(key), version, answer)
     except (KeyError, raw.Malformed) as error:
         raise Failure(f"the response does not parse: {error!r}: {answer.hex()}") from error
     if found != correlation_id:
         raise Failure(f"the response has correlation id {found}, not {correlation_id}")
+    return body
 
 
 def raw_name(key: int) -> str:
