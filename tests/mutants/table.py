@@ -880,14 +880,6 @@ SNAPSHOTS: Final = tuple(
             "            if False:",
         ),
         _one(
-            "reset-keeps-settings",
-            "a reset takes back changes of dynamic settings",
-            ("tests/lab/cluster/test_reset.py",),
-            "broker/metadata/client_control.py",
-            "            *restoration.records_for_configs(self._image, saved),\n",
-            "",
-        ),
-        _one(
             "snapshot-forgets-unwritten-epochs",
             "a snapshot contains leader epochs that the node has only in memory",
             _SNAPSHOTS,
@@ -1764,9 +1756,23 @@ COROUTINES: Final = (
 _SHARE_PARTITION: Final = ("tests/broker/share/partition",)
 _SHARE_FETCH: Final = ("tests/broker/share/test_share_fetch.py",)
 _SHARE: Final = "broker/share/partition"
+_BY_SIMULATION: Final = frozenset(
+    {
+        "share-record-delivered-once-too-often",
+        "share-record-acquired-in-transition",
+        "share-start-offset-passes-a-gap",
+        "share-refused-acknowledgements-half-done",
+        "share-session-releases-records-of-others",
+        "share-aborted-records-stay-acquired",
+        "share-start-offset-goes-back",
+        "share-snapshot-without-earlier-batches",
+        "share-pruning-beyond-a-snapshot",
+    }
+)
+"""The others change what members have to wait for, or need two faults at once."""
 
 SHARE_PARTITIONS: Final = tuple(
-    replace(each, simulated=False)
+    replace(each, simulated=each.name in _BY_SIMULATION)
     for each in (
         _one(
             "share-record-delivered-once-too-often",
@@ -2002,7 +2008,7 @@ _SHARE_COORDINATOR: Final = ("tests/broker/share/coordinator", "tests/broker/sha
 _SHARE_STATE: Final = "broker/share/coordinator/state.py"
 
 SHARE_COORDINATOR: Final = tuple(
-    replace(each, simulated=False)
+    replace(each, simulated=each.name in _BY_SIMULATION)
     for each in (
         _one(
             "share-write-of-a-former-leader",
@@ -2066,22 +2072,6 @@ SHARE_COORDINATOR: Final = tuple(
             "return NONE",
         ),
         _one(
-            "share-acknowledgement-answered-before-its-write",
-            "the records of an answered acknowledgement are never delivered again, whenever the node dies",
-            ("tests/broker/cluster/test_share_deaths.py",),
-            "broker/share/manager.py",
-            "await self._write(managed, change)\n\n",
-            "start_in_background(self._write(managed, change), self._life) or Outcome(NONE)\n\n",
-        ),
-        _one(
-            "share-dead-letters-lost-with-the-leader",
-            "a leader sends the dead letters of records in the state Archiving again",
-            ("tests/broker/cluster/test_share_deaths.py",),
-            "broker/share/manager.py",
-            "            self._send_dead_letters(managed, change)\n        managed.notify()\n",
-            "            pass\n        managed.notify()\n",
-        ),
-        _one(
             "share-persister-gives-up-at-once",
             "the persister asks again when the coordinator is not available",
             _SHARE_COORDINATOR,
@@ -2090,6 +2080,90 @@ SHARE_COORDINATOR: Final = tuple(
             "if True:",
         ),
     )
+)
+
+_SIMULATION: Final = ("tests/broker/share",)
+
+SHARES_ON_THREE_NODES: Final = (
+    _one(
+        "share-acknowledged-before-the-write",
+        "the response to an acknowledgement waits for the write of the new states",
+        _SHARE_FETCH,
+        "broker/share/manager.py",
+        "        outcome = client_error(await self._persist(managed, change))\n        if outcome",
+        "        start_in_background(self._persist(managed, change), self._life)\n"
+        "        outcome = Outcome(NONE)\n        if outcome",
+    ),
+    _one(
+        "share-partition-of-a-former-leader-stays",
+        "a node that leads a topic partition no more drops its share partitions",
+        _SIMULATION,
+        "broker/share/manager.py",
+        "if partition.leader != self._replicas.node_id:",
+        "if False:",
+    ),
+    _one(
+        "share-lock-timer-of-another-clock",
+        "locks end in the clock domain of groups",
+        _SIMULATION,
+        "broker/share/manager.py",
+        "partial(self._expire, managed), Domain.GROUPS)",
+        "partial(self._expire, managed), Domain.REQUESTS)",
+    ),
+    _one(
+        "share-dead-letters-lost-with-their-leader",
+        "a new leader writes the dead letters again that its predecessor had begun to write",
+        _SIMULATION,
+        "broker/share/manager.py",
+        "        if change is not None:\n            self._send_dead_letters(managed, change)\n        managed.notify()",
+        "        managed.notify()",
+    ),
+    _one(
+        "share-dead-letters-not-sent",
+        "a rejected record is written to the dead-letter queue once its state is written",
+        _SIMULATION,
+        "broker/share/manager.py",
+        "            managed.notify()\n        self._send_dead_letters(managed, change)\n        return outcome",
+        "            managed.notify()\n        return outcome",
+    ),
+    _one(
+        "share-open-transactions-delivered",
+        "a share group with read_committed gets records below the last stable offset only",
+        _SHARE_FETCH,
+        "broker/requests/share_fetching.py",
+        "                read_committed=self._settings.read_committed,\n                whole_first_batch",
+        "                read_committed=False,\n                whole_first_batch",
+    ),
+    _one(
+        "share-leader-epoch-not-raised-by-a-read",
+        "a read raises the leader epoch of a share partition, so that its former leader is fenced",
+        _SHARE_COORDINATOR,
+        _SHARE_STATE,
+        "if self.leader_epochs.get(key) == wanted.leader_epoch:",
+        "if True:",
+    ),
+    replace(
+        _one(
+            "share-sessions-without-limit",
+            "a node has at most group.share.max.share.sessions share sessions",
+            ("tests/broker/share/test_sessions.py",),
+            "broker/share/sessions.py",
+            "if len(self.sessions) >= self.sessions_max:",
+            "if False:",
+        ),
+        simulated=False,
+    ),
+    replace(
+        _one(
+            "share-session-of-a-closed-connection-evicts-its-successor",
+            "the end of a connection ends only the session that was created on it",
+            _SHARE_FETCH,
+            "broker/share/sessions.py",
+            "return self.sessions.get(session.key) is session",
+            "return True",
+        ),
+        simulated=False,
+    ),
 )
 
 MUTANTS: Final = (
@@ -2103,6 +2177,7 @@ MUTANTS: Final = (
     *SHARE_GROUPS,
     *SHARE_PARTITIONS,
     *SHARE_COORDINATOR,
+    *SHARES_ON_THREE_NODES,
     *ABORTED_BY_HAND,
     *TWO_PHASE_COMMIT,
     *INTERNAL_TOPICS,

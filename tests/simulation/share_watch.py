@@ -33,6 +33,7 @@ class Model:
         self.done: set[int] = set()
         """Acknowledged or archived, and written."""
         self.start_offset = -1
+        self.log_start_offset = 0
         self.overdue: set[int] = set()
         """The records whose lock had run out at the last look."""
 
@@ -55,18 +56,24 @@ class Model:
             if self.locks.get(offset, ("", 0))[0] == member_id:
                 self.locks[offset] = (member_id, until_ms)
 
-    def begin(self, change: Change) -> None:
+    def begin(self, member_id: str, change: Change) -> None:
+        """The member's acknowledgements, or the end of its session, are being written."""
         for first, last, _, _ in change.batches:
             for offset in range(first, last + 1):
-                self.writing[offset] = self.locks.pop(offset, None)
+                lock = self.writing[offset] = self.locks.pop(offset, None)
+                if lock is not None and lock[0] != member_id:
+                    self._fail(f"{member_id} has acknowledged {offset}, which is locked by {lock}")
 
-    def commit(self, change: Change) -> None:
+    def commit(self, change: Change, start_offset: int) -> None:
         for first, last, state, _ in change.batches:
             for offset in range(first, last + 1):
                 self.writing.pop(offset, None)
                 self.locks.pop(offset, None)
                 if state in TERMINAL or state == RecordState.ARCHIVING:
                     self.done.add(offset)
+        passed = [offset for offset in self.writing if self.log_start_offset <= offset < start_offset]
+        if passed:
+            self._fail(f"the start offset {start_offset} has passed {passed}, whose states are being written")
 
     def roll_back(self, change: Change, now_ms: int) -> None:
         for first, last, _, _ in change.batches:
@@ -131,6 +138,7 @@ class ShareWatch:
                 (SharePartition, "expire", self._follow_expire),
                 (SharePartition, "commit", self._follow_commit),
                 (SharePartition, "roll_back", self._follow_roll_back),
+                (SharePartition, "advance_start", self._follow_advance_start),
                 (ShareFetching, "_acquire", self._follow_fetch),
                 (SharePartitionManager, "_load", self._follow_load),
             ):
@@ -180,18 +188,21 @@ class ShareWatch:
         for first, last, types in batches:
             if RENEW in types:
                 model.renew(member_id, first, last, self.now_ms() + settings.record_lock_duration_ms)
-        model.begin(change)
+        model.begin(member_id, change)
 
-    def _follow_release(self, change: Change | None, state: SharePartition, *_: Any) -> None:
+    def _follow_release(self, change: Change | None, state: SharePartition, member_id: str, *_: Any) -> None:
         if change is not None:
-            self.model(state).begin(change)
+            self.model(state).begin(member_id, change)
 
     def _follow_expire(self, change: Change | None, state: SharePartition, *_: Any) -> None:
         if change is not None:
             self.model(state).expire(change, self.now_ms())
 
     def _follow_commit(self, _: bool, state: SharePartition, change: Change) -> None:
-        self.model(state).commit(change)
+        self.model(state).commit(change, state.start_offset)
+
+    def _follow_advance_start(self, _: None, state: SharePartition, log_start_offset: int) -> None:
+        self.model(state).log_start_offset = log_start_offset
 
     def _follow_roll_back(self, _: bool, state: SharePartition, change: Change) -> None:
         self.model(state).roll_back(change, self.now_ms())

@@ -98,11 +98,11 @@ def test_a_record_is_not_acquired_while_it_is_written_nor_afterwards(model: Mode
     model.acquire("one", [Acquired(0, 1, 1)], 0, 100, 5)
     accepts, releases = change(ACCEPTED, 0), change(AVAILABLE, 1)
     for each in (accepts, releases):
-        model.begin(each)
+        model.begin("one", each)
     with pytest.raises(Broken, match="1 is acquired, but"):
         model.acquire("two", [Acquired(1, 1, 2)], 1, 100, 5)
     for each in (accepts, releases):
-        model.commit(each)
+        model.commit(each, 0)
     model.acquire("two", [Acquired(1, 1, 2)], 2, 100, 5)
     with pytest.raises(Broken, match="0 is acquired, but"):
         model.acquire("two", [Acquired(0, 0, 2)], 3, 100, 5)
@@ -111,7 +111,7 @@ def test_a_record_is_not_acquired_while_it_is_written_nor_afterwards(model: Mode
 def test_a_failed_write_leaves_the_lock(model: Model):
     model.acquire("one", [Acquired(0, 0, 1)], 0, 100, 5)
     fails = change(ACCEPTED, 0)
-    model.begin(fails)
+    model.begin("one", fails)
     model.roll_back(fails, 50)
     with pytest.raises(Broken, match="locked by"):
         model.acquire("two", [Acquired(0, 0, 2)], 60, 160, 5)
@@ -134,3 +134,17 @@ def test_the_delivery_count_rises_by_one(model: Model):
     model.acquire("one", [Acquired(0, 0, 2)], 0, 10, 5)
     with pytest.raises(Broken, match="delivery count 4 after 2"):
         model.acquire("one", [Acquired(0, 0, 4)], 10, 20, 5)
+
+
+def test_a_member_acknowledges_only_its_records(model: Model):
+    model.acquire("one", [Acquired(0, 0, 1)], 0, 100, 5)
+    with pytest.raises(Broken, match="two has acknowledged 0, which is locked by"):
+        model.begin("two", change(ACCEPTED, 0))
+
+
+def test_the_start_offset_waits_for_what_is_being_written(model: Model):
+    model.acquire("one", [Acquired(0, 1, 1)], 0, 100, 5)
+    model.begin("one", change(ACCEPTED, 0, 1))
+    model.commit(change(ACCEPTED, 0), 1)
+    with pytest.raises(Broken, match=r"has passed \[1\]"):
+        model.commit(change(ACCEPTED, 0), 2)
