@@ -146,7 +146,7 @@ def test_a_rule_is_added_in_words_or_as_text(broker: odradek.Broker) -> None:
 
 def test_an_unknown_keyword_of_a_rule_is_an_error_before_any_request(broker: odradek.Broker) -> None:
     with pytest.raises(
-        TypeError, match=r"^a rule has no keyword 'wrong'; there is acl, after, by, client_id"
+        TypeError, match=r"^a rule has no keyword 'wrong'; there is acl, acquired, after, by, client_id"
     ):
         broker.faults.add("EndTxn", wrong=1, do="drop")  # type: ignore[call-arg]
     with pytest.raises(
