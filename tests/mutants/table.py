@@ -880,6 +880,14 @@ SNAPSHOTS: Final = tuple(
             "            if False:",
         ),
         _one(
+            "reset-keeps-settings",
+            "a reset takes back changes of dynamic settings",
+            ("tests/lab/cluster/test_reset.py",),
+            "broker/metadata/client_control.py",
+            "            *restoration.records_for_configs(self._image, saved),\n",
+            "",
+        ),
+        _one(
             "snapshot-forgets-unwritten-epochs",
             "a snapshot contains leader epochs that the node has only in memory",
             _SNAPSHOTS,
@@ -1759,7 +1767,6 @@ _SHARE: Final = "broker/share/partition"
 _BY_SIMULATION: Final = frozenset(
     {
         "share-record-delivered-once-too-often",
-        "share-record-acquired-in-transition",
         "share-start-offset-passes-a-gap",
         "share-refused-acknowledgements-half-done",
         "share-session-releases-records-of-others",
@@ -2072,6 +2079,22 @@ SHARE_COORDINATOR: Final = tuple(
             "return NONE",
         ),
         _one(
+            "share-acknowledgement-answered-before-its-write",
+            "the records of an answered acknowledgement are never delivered again, whenever the node dies",
+            ("tests/broker/cluster/test_share_deaths.py",),
+            "broker/share/manager.py",
+            "await self._write(managed, change)\n\n",
+            "start_in_background(self._write(managed, change), self._life) or Outcome(NONE)\n\n",
+        ),
+        _one(
+            "share-dead-letters-lost-with-the-leader",
+            "a leader sends the dead letters of records in the state Archiving again",
+            ("tests/broker/cluster/test_share_deaths.py",),
+            "broker/share/manager.py",
+            "            self._send_dead_letters(managed, change)\n        managed.notify()\n",
+            "            pass\n        managed.notify()\n",
+        ),
+        _one(
             "share-persister-gives-up-at-once",
             "the persister asks again when the coordinator is not available",
             _SHARE_COORDINATOR,
@@ -2085,15 +2108,6 @@ SHARE_COORDINATOR: Final = tuple(
 _SIMULATION: Final = ("tests/broker/share",)
 
 SHARES_ON_THREE_NODES: Final = (
-    _one(
-        "share-acknowledged-before-the-write",
-        "the response to an acknowledgement waits for the write of the new states",
-        _SHARE_FETCH,
-        "broker/share/manager.py",
-        "        outcome = client_error(await self._persist(managed, change))\n        if outcome",
-        "        start_in_background(self._persist(managed, change), self._life)\n"
-        "        outcome = Outcome(NONE)\n        if outcome",
-    ),
     _one(
         "share-partition-of-a-former-leader-stays",
         "a node that leads a topic partition no more drops its share partitions",
@@ -2109,14 +2123,6 @@ SHARES_ON_THREE_NODES: Final = (
         "broker/share/manager.py",
         "partial(self._expire, managed), Domain.GROUPS)",
         "partial(self._expire, managed), Domain.REQUESTS)",
-    ),
-    _one(
-        "share-dead-letters-lost-with-their-leader",
-        "a new leader writes the dead letters again that its predecessor had begun to write",
-        _SIMULATION,
-        "broker/share/manager.py",
-        "        if change is not None:\n            self._send_dead_letters(managed, change)\n        managed.notify()",
-        "        managed.notify()",
     ),
     _one(
         "share-dead-letters-not-sent",
