@@ -145,6 +145,8 @@ def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
 
 def _leaders(context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
     """Endpoints of the leaders that the errors in this response name (KIP-951)."""
-    # Only errors have a current leader.
-    leaders = {answer.current_leader.leader_id for _, answer in answers if answer.error_code}
+    leaders: set[int] = set()
+    for _, answer in answers:
+        if answer.error_code:  # only errors have a current leader
+            leaders.add(answer.current_leader.leader_id)
     return endpoints_of(context, NodeEndpoint, leaders) if leaders else ()
