@@ -351,6 +351,8 @@ class ShareMember:
         except Gone:
             self._note_possible(chosen)
             self._end_session(node_id)
+            for place in self._assigned:
+                self.wire.forget_leader(place.topic, place.partition)
             raise
         error = ErrorCode(answer.error_code)
         if error is NONE:
