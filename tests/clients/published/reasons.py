@@ -8,6 +8,9 @@ TOO_EARLY: Final = (
     "expects records in the first ShareFetch, or partitions in the first heartbeat of a new group: both brokers initialize "
     "share partitions after that heartbeat, kfake before its response"
 )
+WHOLE_BATCH: Final = (
+    "expects a part of a batch at the limit of record locks: both brokers give the whole batch"
+)
 NO_SASL: Final = "needs a listener with SASL; neither broker was given one, and ours has PLAINTEXT only"
 NO_CODEC: Final = "the codec's Python package is not installed: the test skips itself before it asks a broker"
 NOT_ITS_OWN: Final = (
@@ -31,6 +34,10 @@ REASONS: Final[dict[str, dict[str, str]]] = {
         "TestShareGroupStandaloneAcknowledge": TOO_EARLY,
         "TestShareHeartbeatAssignmentDelivery": TOO_EARLY,
         "TestShareGroupTypeExclusive": "expects ShareFetch to look at the type of the group, which both brokers ignore",
+    },
+    "confluent-kafka": {
+        "test_share_consumer::test_partition_max_record_locks_caps_in_flight": WHOLE_BATCH,
+        "test_share_consumer_deserialization::test_schema_registry": "needs a schema registry",
     },
     "librdkafka": {
         "0190_share_consumer_telemetry": "needs a collector of metrics: it skips itself without its topic",

@@ -318,8 +318,9 @@ def confluent_kafka(against: str) -> dict[str, str]:
     trivup.mkdir(parents=True, exist_ok=True)
     (trivup / "KafkaCluster.py").write_text("class KafkaCluster:\n    pass\n")
     version = VERSIONS["confluent-kafka"].removeprefix("v")
-    packages = python_packages(f"confluent-kafka[schemaregistry]=={version}", "pytest", "pytest-timeout")
-    with one_broker(against, LIBRDKAFKA_SETTINGS) as bootstrap:
+    packages = python_packages(f"confluent-kafka[avro,json,protobuf]=={version}", "pytest", "pytest-timeout")
+    brokers = {**LIBRDKAFKA_SETTINGS, "group.share.record.lock.duration.ms": "1000"}
+    with one_broker(against, brokers) as bootstrap:
         path = os.pathsep.join(map(str, (packages, FOLDER / "trivup", folder)))
         settings = {"BROKERS": bootstrap, "PYTHONPATH": path}
         tests = ["tests/integration/share_consumer"]
