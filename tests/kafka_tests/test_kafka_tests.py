@@ -36,7 +36,7 @@ CHOSEN_OF_SHARE_GROUPS = (
     f"{SHARE_CONSUMER}.testExplicitAcknowledgeReleaseAccept",
     f"{SHARE_CONSUMER}.testRenewAcknowledgementDisabled",
 )
-"""Tests that run in half a minute."""
+"""Tests that run in a minute."""
 RELATION = "org.apache.spark.sql.kafka010.KafkaRelationSuiteV2"
 ONE_TEST = "org.apache.spark.sql.kafka010.ConsumerStrategySuite.createAdmin must create admin properly"
 
