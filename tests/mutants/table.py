@@ -2119,7 +2119,7 @@ SHARES_ON_THREE_NODES: Final = (
     _one(
         "share-lock-timer-of-another-clock",
         "locks end in the clock domain of groups",
-        _SIMULATION,
+        _SHARE_FETCH,
         "broker/share/manager.py",
         "partial(self._expire, managed), Domain.GROUPS)",
         "partial(self._expire, managed), Domain.REQUESTS)",
@@ -2163,7 +2163,7 @@ SHARES_ON_THREE_NODES: Final = (
         _one(
             "share-session-of-a-closed-connection-evicts-its-successor",
             "the end of a connection ends only the session that was created on it",
-            _SHARE_FETCH,
+            ("tests/broker/share/test_sessions.py",),
             "broker/share/sessions.py",
             "return self.sessions.get(session.key) is session",
             "return True",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.clock import Domain
 from broker.metadata.values import GROUP_RESOURCE
 from broker.share import manager
 from broker.share.state import Outcome, StateBatch
@@ -527,6 +528,19 @@ async def test_nothing_is_left_of_a_fetch_that_has_waited(world):
     assert world.clock.timers == []
     replica = world.world.partition(TOPIC)
     assert not replica.delayed.watchers
+
+
+async def test_locks_end_in_the_clock_domain_of_groups(world, monkeypatch):
+    domains, call_later_ms = [], world.clock.call_later_ms
+
+    def noted(delay_ms, callback, domain):
+        domains.append(domain)
+        return call_later_ms(delay_ms, callback, domain)
+
+    monkeypatch.setattr(world.clock, "call_later_ms", noted)
+    world.produce(1)
+    assert await world.acquired(0, 0) == [(0, 0, 1)]
+    assert domains == [Domain.GROUPS]
 
 
 def test_the_settings_of_groups_take_bounded_memory(world, monkeypatch):
