@@ -55,6 +55,7 @@ def update_target(
 def is_due(interval_ms: int, last_ms: int, now_ms: int) -> bool:
     """Whether the assignment interval has passed since the last computation of the target assignments (KIP-1263).
 
-    Members that join within the interval are assigned together.
+    Members that join within the interval are assigned together. A computation in the future is from a process whose
+    clock was advanced: nobody has to wait for it.
     """
-    return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
+    return last_ms == 0 or not last_ms <= now_ms < last_ms + interval_ms

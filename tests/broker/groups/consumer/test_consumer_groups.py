@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.targets import is_due
 from broker.groups.group import ClassicGroup
 from protocol.errors import ErrorCode as E
 from protocol.messages.join_group import JoinGroupRequestProtocol
@@ -173,6 +174,12 @@ def test_assignments_are_made_once_in_an_interval(world):
     b.beat()
     c.beat()
     assert [len(each.partitions) for each in (a, b, c)] == [1, 1, 1]
+
+
+def test_an_assignment_of_a_clock_that_was_ahead_holds_back_no_other() -> None:
+    """The log has it; a new process starts with real time."""
+    due_ms = [now_ms for now_ms in (8_999, 9_000, 9_999, 10_000) if is_due(1_000, 9_000, now_ms)]
+    assert due_ms == [8_999, 10_000]
 
 
 def test_an_emptied_group_does_not_wait_for_the_interval(world):
