@@ -30,6 +30,9 @@ class Happening:
     at: str = ""
     """API or injection point at which a rule intercepted the request or step; empty for events of nodes and
     elections."""
+    groups: frozenset[str] = frozenset()
+    offsets: tuple[tuple[str, int | None, int, int], ...] = ()
+    """(topic, partition, first offset, last offset) of the records of a share group that the request or step names."""
 
     def concerns(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> bool:
         """Whether the event belongs to the timeline of a transactional id with these partitions."""

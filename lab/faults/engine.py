@@ -204,6 +204,8 @@ class Faults:
                 frozenset(subjects.transactional_ids),
                 frozenset(partitions),
                 at,
+                frozenset(subjects.groups),
+                tuple(subjects.offsets),
             )
         )
 

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any, Final
 from uuid import UUID
 
+from broker.injection.happenings import Happening
 from broker.metadata.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from broker.node import Node
 from broker.share.state import SharePartitionKey
@@ -24,16 +25,20 @@ from lab.trace.timeline_records import Scanned, TopicPartition
 from lab.trace.timeline_view import table
 from lab.trace.trace import Trace
 from protocol.batch import Record
+from protocol.messages.index import APIS
 from protocol.record import CorruptBatch
 from protocol.records import group_log, share_group_log, share_state_log
 from protocol.records.share_state_log import ShareSnapshotValue, ShareUpdateValue
 from protocol.schema import MalformedRecord
 from protocol.slotted import slotted
+from protocol.versions import message_name
 
 SHARE_APIS: Final = (78, 79)
 """Keys of ShareFetch and ShareAcknowledge."""
 SLACK_MS: Final = 2
 """How far the timestamp of a record may be from the trace's clock, in milliseconds."""
+WAITED_MS: Final = 100
+"""Time from a request to its response from which the timeline shows when the request was sent, in milliseconds."""
 FINAL_EPOCH: Final = -1
 """Epoch of the last request of a share session."""
 _HEAD: Final = ("TIME (UTC)", "NODE", "WHERE", "WHAT")
@@ -57,9 +62,18 @@ class ShareEvent:
     member_id: str | None = None
     ranges: tuple[Decoded, ...] = ()
     order_us: int | None = None
-    """Time of a request or response in microseconds; None if only ``time_ms`` is known."""
-    answered_ms: int | None = None
-    """For acknowledgements that succeeded: the time of the response."""
+    """Time of the response in microseconds, of the request if there was none; None if only ``time_ms`` is known."""
+    arrived_us: int | None = None
+    """Time of the request in microseconds."""
+    is_written: bool = False
+    """Whether an acknowledgement has waited for the write of a state, and succeeded."""
+    log_offset: int | None = None
+    """Offset of an event that was read from a log."""
+    api: str = ""
+
+    @property
+    def at_us(self) -> int:
+        return self.time_ms * 1000 if self.order_us is None else self.order_us
 
 
 @slotted(frozen=True)
@@ -119,7 +133,7 @@ async def share_timeline(
                 scan, home, lambda record: _of_group(record, group_id, nodes[0].topic_name)
             )
         ]
-        return _assembled(f"group {group_id}", found, scan, frozenset({home}))
+        return _assembled(f"group {group_id}", found, scan, Wanted(group_id, frozenset({home}), home))
     topic = nodes[0].metadata.topic(place[0])
     if topic is None:
         raise LookupError(place[0])
@@ -141,44 +155,108 @@ async def share_timeline(
                 found.append(ShareEvent("dead-letter", attempt.at_ms, node.node_id, text, ranges=ranges))
     name = f"{place[0]}-{place[1]} in share group {group_id}"
     subject = name if offset is None else f"record {offset} of {name}"
-    return _assembled(subject, found, scan, frozenset({place, home}))
+    wanted = Wanted(group_id, frozenset({place, home}), home, None if offset is None else (*place, offset))
+    return _assembled(subject, found, scan, wanted)
 
 
-def _assembled(
-    subject: str, found: list[ShareEvent], scan: NodesScan, places: frozenset[TopicPartition]
-) -> ShareTimeline:
-    found += [
+@slotted(frozen=True)
+class Wanted:
+    """The subject of a timeline, to select the happenings that concern it."""
+
+    group_id: str
+    places: frozenset[TopicPartition]
+    home: TopicPartition
+    record: tuple[str, int, int] | None = None
+    """Topic, partition and offset."""
+
+    def concerned(self, each: Happening, found: Sequence[ShareEvent]) -> bool:
+        """Whether ``each`` concerns the subject. ``found``: the events of logs and requests."""
+        if each.kind != "rule":
+            return each.concerns("", self.places)
+        if each.groups and self.group_id not in each.groups:
+            return False
+        if self.record is None:
+            return bool(each.groups) or not self.places.isdisjoint(each.partitions)
+        topic, partition, offset = self.record
+        if any((topic, partition) == named[:2] and named[2] <= offset <= named[3] for named in each.offsets):
+            return True
+        if self.home in each.partitions:
+            return any(_begins_ms(event) <= each.time_ms <= event.time_ms + SLACK_MS for event in found)
+        # A ShareFetch does not name the records that its response delivers.
+        return any(
+            event.api == each.at
+            and event.node_id == each.node_id
+            and _begins_ms(event) <= each.time_ms <= _begins_ms(event) + 2 * SLACK_MS
+            for event in found
+            if each.at == "ShareFetch" or not each.offsets
+        )
+
+
+def _begins_ms(event: ShareEvent) -> int:
+    """The earliest time at which the request of an event, or its write, may have been intercepted."""
+    return (event.time_ms if event.arrived_us is None else event.arrived_us // 1000) - SLACK_MS
+
+
+def _assembled(subject: str, found: list[ShareEvent], scan: NodesScan, wanted: Wanted) -> ShareTimeline:
+    happenings = [
         ShareEvent(each.kind, each.time_ms, each.node_id, each.text)
         for each in scan.happenings()
-        if each.concerns("", places)
+        if wanted.concerned(each, found)
     ]
-    return ShareTimeline(subject, in_order(found), scan.scanned)
+    return ShareTimeline(subject, in_order(found + happenings), scan.scanned)
 
 
 def in_order(found: Sequence[ShareEvent]) -> list[ShareEvent]:
-    """The events by time. A state that was written while an acknowledgement of its records waited follows the latter.
+    """The events by time, those of the log in the order of their offsets. A written state precedes the acknowledgement
+    that waited for it.
 
-    Times of records have milliseconds only, and several requests may arrive in one.
+    Times of records have milliseconds only, and several requests may arrive in one. Where the times of the log go back (a
+    restart or a fork without the time that was advanced), a new epoch begins. Other events are in the epoch of the next
+    acknowledgement with a written state, of the last one if none follows, or else in the newest one that had begun.
     """
-    acknowledged = sorted(
-        (each for each in found if each.answered_ms is not None), key=lambda each: each.order_us or 0
+    logged = sorted(
+        (each for each in found if each.log_offset is not None), key=lambda each: each.log_offset or 0
     )
-    keys: list[tuple[int, ShareEvent]] = []
-    for each in found:
-        cause = None
-        if each.kind == "stored":
-            cause = next((ack for ack in acknowledged if _caused(ack, each)), None)
-        if cause is not None:
-            acknowledged.remove(cause)
-        order_us = each.order_us if cause is None else cause.order_us
-        keys.append((each.time_ms * 1000 if order_us is None else order_us, each))
-    return [each for _, each in sorted(keys, key=lambda key: (key[0], key[1].kind == "stored"))]
+    others = sorted((each for each in found if each.log_offset is None), key=lambda each: each.at_us)
+    waited = sorted((each for each in others if each.is_written), key=lambda each: each.arrived_us or 0)
+    begins_us: list[int] = []
+    reached_us = 0
+    keys: list[tuple[int, int, int, ShareEvent]] = []
+    epochs: dict[int, int] = {}
+    for each in logged:
+        at_us = each.time_ms * 1000
+        ack = next((ack for ack in waited if _waited_for(ack, each)), None) if each.ranges else None
+        if not begins_us or at_us < reached_us - SLACK_MS * 1000:
+            begins_us.append(at_us)
+            reached_us = at_us
+        if ack is not None:
+            waited.remove(ack)
+            epochs[id(ack)] = len(begins_us) - 1
+            at_us = min(max(at_us, ack.arrived_us or 0), ack.at_us)
+        reached_us = max(reached_us, at_us)
+        keys.append((len(begins_us) - 1, reached_us, 1, each))
+    epoch = next((epochs[id(each)] for each in reversed(others) if id(each) in epochs), None)
+    for each in reversed(others):
+        epoch = epochs.get(id(each), epoch)
+        begun = sum(begin <= each.at_us + SLACK_MS * 1000 for begin in begins_us)
+        keys.append((max(0, begun - 1) if epoch is None else epoch, each.at_us, _rank(each), each))
+    # The sort is stable: events of one response stay in their order.
+    position = {id(each): index for index, each in enumerate(found)}
+    return [
+        key[3]
+        for key in sorted(keys, key=lambda key: (*key[:3], key[3].log_offset or 0, position[id(key[3])]))
+    ]
 
 
-def _caused(acknowledged: ShareEvent, stored: ShareEvent) -> bool:
-    """Whether an acknowledgement may have caused the write of a state: it has its records, and waited meanwhile."""
-    first_ms, last_ms = acknowledged.time_ms - SLACK_MS, (acknowledged.answered_ms or 0) + SLACK_MS
-    return first_ms <= stored.time_ms <= last_ms and any(
+def _rank(event: ShareEvent) -> int:
+    """Order of events at the same time: hits of rules, states written, responses."""
+    return 0 if event.order_us is None else 2
+
+
+def _waited_for(acknowledged: ShareEvent, stored: ShareEvent) -> bool:
+    """Whether an acknowledgement may have waited for the write of a state: it has its records, and waited meanwhile."""
+    last_ms = acknowledged.time_ms + SLACK_MS
+    return _begins_ms(acknowledged) <= stored.time_ms <= last_ms and any(
         one["first_offset"] <= other["last_offset"] and other["first_offset"] <= one["last_offset"]
         for one in acknowledged.ranges
         for other in stored.ranges
@@ -202,7 +280,16 @@ async def _of_log(
             if event is not None:
                 kind, text, member_id, ranges = event
                 where = f"{home[0]}-{home[1]} @{record.offset}"
-                yield ShareEvent(kind, record.timestamp, node_id, text, where, member_id, ranges)
+                yield ShareEvent(
+                    kind,
+                    record.timestamp,
+                    node_id,
+                    text,
+                    where,
+                    member_id,
+                    ranges,
+                    log_offset=record.offset,
+                )
 
 
 def _stored(record: Record, wanted: SharePartitionKey, offset: int | None) -> Read | None:
@@ -304,42 +391,32 @@ def _of_trace(
         asked = _partition(request.get("topics"), key)
         told = _partition(answer.get("responses"), key)
         batches = [each for each in asked.get("acknowledgement_batches", ()) if _has(each, offset)]
+        of_exchange: dict[str, Any] = {
+            "time_ms": exchange.answered_ms or exchange.arrived_ms,
+            "node_id": exchange.node_id,
+            "member_id": member_id,
+            "order_us": exchange.answered_us or exchange.arrived_us,
+            "arrived_us": exchange.arrived_us,
+            "api": message_name(APIS[exchange.api_key][0]),
+        }
+        waited_ms = of_exchange["time_ms"] - exchange.arrived_ms
+        sent = f" (sent {time_of_day(exchange.arrived_ms)})" if waited_ms >= WAITED_MS else ""
         if batches:
             error = told.get("acknowledge_error", told.get("error", answer.get("error", "no response")))
             ranges = tuple(_acknowledged(each, offset) for each in batches)
             text = ", ".join(f"{each['type']} {range_text(each)}" for each in ranges)
             result = "" if error == "NONE" else f" -> {error}"
-            yield ShareEvent(
-                "acknowledged",
-                exchange.arrived_ms,
-                exchange.node_id,
-                f"member {member_id}: {text}{result}",
-                member_id=member_id,
-                ranges=ranges,
-                order_us=exchange.arrived_us,
-                answered_ms=exchange.answered_ms if error == "NONE" else None,
-            )
+            text = f"member {member_id}: {text}{result}{sent}"
+            is_written = error == "NONE"
+            yield ShareEvent("acknowledged", text=text, ranges=ranges, is_written=is_written, **of_exchange)
         if request.get("share_session_epoch") == FINAL_EPOCH and answer.get("error") == "NONE":
-            text = f"member {member_id} ends its share session: its records are released"
-            yield ShareEvent(
-                "session",
-                exchange.arrived_ms,
-                exchange.node_id,
-                text,
-                member_id=member_id,
-                order_us=exchange.arrived_us,
-            )
+            text = f"member {member_id} ends its share session: its records are released{sent}"
+            yield ShareEvent("session", text=text, **of_exchange)
         acquired = tuple(each for each in told.get("acquired_records", ()) if _has(each, offset))
         if acquired:
             text = ", ".join(f"{range_text(each)} delivery {each['delivery_count']}" for each in acquired)
             yield ShareEvent(
-                "acquired",
-                exchange.answered_ms or exchange.arrived_ms,
-                exchange.node_id,
-                f"member {member_id} acquires {text}",
-                member_id=member_id,
-                ranges=acquired,
-                order_us=exchange.answered_us or exchange.arrived_us,
+                "acquired", text=f"member {member_id} acquires {text}", ranges=acquired, **of_exchange
             )
 
 

@@ -124,11 +124,11 @@ def test_the_timeline_of_a_share_group_says_who_had_a_record(
     of_record = [each for each in events if each["kind"] in ("acquired", "acknowledged", "stored")]
     assert [(each["kind"], each["member_id"]) for each in of_record] == [
         ("acquired", "m1"),
+        ("stored", None),
         ("acknowledged", "m1"),
-        ("stored", None),
         ("acquired", "m2"),
-        ("acknowledged", "m2"),
         ("stored", None),
+        ("acknowledged", "m2"),
     ]
     states = [each["ranges"][0] for each in events if each["kind"] == "stored"]
     assert [(each["state"], each["delivery_count"]) for each in states] == [("available", 1), ("archived", 2)]
