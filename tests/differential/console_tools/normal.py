@@ -82,7 +82,10 @@ class TextNormal:
         return self._line(text)
 
     def lines(self, text: str, shown: Shown) -> list[str]:
-        lines: Iterable[str] = _without_usage(line.rstrip() for line in text.splitlines())
+        # Some of Kafka's formatters print no line ends between the objects of two records.
+        lines: Iterable[str] = _without_usage(
+            line.rstrip() for line in text.replace("}{", "}\n{").splitlines()
+        )
         lines = [line for line in lines if line and not FRAME.match(line) and self._own(line)]
         lines = [line for line in lines if not any(re.search(pattern, line) for pattern in shown.dropped)]
         if shown.only is not None:

@@ -154,7 +154,7 @@ def share_topics(s: ToolStory) -> None:
     ):
         segment = s.data_dir / f"{topic}-0" / "00000000000000000000.log"
         s.run(f"--files {segment} {decoder}", at=(), show=own)
-        everything = f"--topic {topic} --from-beginning --timeout-ms {IDLE_MS}"
+        everything = f"--topic {topic} --partition 0 --offset earliest --timeout-ms {IDLE_MS}"
         s.run(f"{everything} --formatter {FORMATTERS}.{formatter}", tool="kafka-console-consumer", show=own)
 
 
