@@ -213,8 +213,12 @@ class Producer:
         """Send the batches once, and return those that must be sent again; empty if all are written."""
         version = 11 if self._level == 1 else 12
         requests = [each.request for each in batches]
+        # A leader that has no sequence of an idempotent producer accepts any, so it would refuse the first batch after
+        # a later one. No client sends them in that order.
+        is_ordered = self._id is not None or self._is_known((topic, index))
+        repeatable = requests if is_ordered else requests[:1]
         try:
-            answers = await self.wire.ask_leader_all(topic, index, PRODUCE, version, requests)
+            answers = await self.wire.ask_leader_all(topic, index, PRODUCE, version, requests, repeatable)
         except Gone:
             self._in_doubt = True
             return batches

@@ -205,12 +205,22 @@ class Wire:
             raise answer
         return answer
 
-    async def _ask_port_all(self, port: int, key: int, version: int, requests: Sequence[Any]) -> list[Any]:
-        """Send several requests at once. Returns for each request the response, or ``Gone``."""
+    async def _ask_port_all(
+        self,
+        port: int,
+        key: int,
+        version: int,
+        requests: Sequence[Any],
+        repeatable: Sequence[Any] | None = None,
+    ) -> list[Any]:
+        """Send several requests at once. Returns for each request the response, or ``Gone``.
+
+        ``repeatable``: those that the network may deliver twice, perhaps before the others; by default all.
+        """
         link = await self._link(port)
         asked = [self._ask(link, key, version, request) for request in requests]
         if (key, version) in SENT_TWICE and self.random.random() < TWICE:
-            self._send_again(port, key, version, self.random.choice(requests))
+            self._send_again(port, key, version, self.random.choice(repeatable or requests))
         answers: list[Any] = []
         for correlation_id, answer in asked:
             try:
@@ -329,7 +339,13 @@ class Wire:
         return answer
 
     async def ask_leader_all(
-        self, topic: str, index: int, key: int, version: int, requests: Sequence[Any]
+        self,
+        topic: str,
+        index: int,
+        key: int,
+        version: int,
+        requests: Sequence[Any],
+        repeatable: Sequence[Any] | None = None,
     ) -> list[Any]:
         """Send several requests to the leader at once, in order. Returns for each request the response, or ``Gone``."""
         node_id, _ = await self.leader(topic, index)
@@ -337,7 +353,7 @@ class Wire:
         try:
             if port is None:
                 raise Gone(f"the address of node {node_id} is not known")
-            answers = await self._ask_port_all(port, key, version, requests)
+            answers = await self._ask_port_all(port, key, version, requests, repeatable)
         except Gone:
             self.forget_leader(topic, index)
             raise
