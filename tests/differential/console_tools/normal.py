@@ -6,6 +6,7 @@ columns depends on ids. Lines about other stories' resources are dropped.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ class TextNormal:
         lines: Iterable[str] = _without_usage(
             line.rstrip() for line in text.replace("}{", "}\n{").splitlines()
         )
-        lines = [line for line in lines if line and not FRAME.match(line) and self._own(line)]
+        lines = [_by_name(line) for line in lines if line and not FRAME.match(line) and self._own(line)]
         lines = [line for line in lines if not any(re.search(pattern, line) for pattern in shown.dropped)]
         if shown.only is not None:
             lines = [line for line in lines if re.search(shown.only, line)]
@@ -169,6 +170,13 @@ def _without_usage(lines: Iterable[str]) -> Iterator[str]:
         is_usage = is_usage and not USAGE_ENDS.match(line)
         if not is_usage:
             yield line
+
+
+def _by_name(line: str) -> str:
+    """A line of kafka-verifiable-*: its fields sorted, since Jackson has them in the order of the JVM's reflection."""
+    if not line.startswith('{"timestamp":'):
+        return line
+    return json.dumps(json.loads(line), sort_keys=True, separators=(",", ":"))
 
 
 def _sorted_configs(text: str) -> str:
