@@ -25,6 +25,8 @@ class HeldByRule:
     transactional_id: str | None = None
     group: str | None = None
     partitions: tuple[str, ...] = ()
+    offsets: tuple[tuple[str, int, int], ...] = ()
+    """(partition, first offset, last offset) of the records of a share group that the request or step names."""
 
 
 @slotted(frozen=True, kw_only=True)

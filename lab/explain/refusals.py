@@ -131,6 +131,8 @@ def _trouble(around: ClusterContext, each: Refusal, history: Sequence[StateStep]
     if cause is Cause.NOT_AUTHORIZED:
         return Trouble(cause, _denied(each), is_cause, is_old)
     meaning = MEANINGS.get((each.api, each.error)) or MEANINGS.get(each.error)
+    if meaning and each.api in ("ShareAcknowledge", "ShareFetch"):
+        meaning = meaning.partition("; the client")[0]  # clients do not send acknowledgements again (KIP-932)
     refused = f"{refused_text(each)}{f' ({meaning})' if meaning else ''}."
     lines = [*_fencing(each, history), refused] if each.error in _FENCED else [refused]
     return Trouble(cause, tuple(lines), is_cause, is_old)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from lab.explain.explanation import Cause, Explanation
-from lab.explain.facts import ClusterContext, GroupFacts, InFlightFacts, ShareFacts, SharePartitionFacts
+from lab.explain.facts import (
+    ClusterContext,
+    GroupFacts,
+    HeldByRule,
+    InFlightFacts,
+    ShareFacts,
+    SharePartitionFacts,
+)
 from lab.explain.groups import troubles_of_group
 from lab.explain.partitions import partition_troubles
-from lab.explain.shares import dead_letter_lines, record_trouble
+from lab.explain.shares import dead_letter_lines, record_trouble, refused_writes
+from lab.explain.transactions import held_trouble
 from lab.explain.trouble import Trouble, explained
 
 _OF_OTHER_RECORDS: Final = (
@@ -31,13 +40,29 @@ def explain_record(
     [each] = at.share.partitions
     subject = f"record {offset} of {each.at.name}"
     fate = _fate(at, at.share, each, offset, record)
+    cause: list[Trouble] = []
+    if fate.cause is not Cause.RECORD_DONE:
+        cause = [
+            held_trouble(held, around) for held in around.held if _holds(held, at.group, each.at.name, offset)
+        ]
+    if fate.cause is Cause.RECORD_IN_TRANSITION:
+        fate = replace(fate, lines=(*refused_writes(at, each.at, around), *fate.lines))
     why: list[Trouble] = []
     if fate.cause is Cause.UNKNOWN:
         why = partition_troubles(each.at, around)
     elif fate.cause in (Cause.RECORD_AVAILABLE, Cause.RECORD_NOT_DELIVERED):
         why = [each for each in troubles_of_group(at, around) if each.cause not in _OF_OTHER_RECORDS]
     lines = dead_letter_lines(each, offset)
-    return explained(f"{subject} in group {at.group}", [fate, *why], fate, lines, around)
+    return explained(f"{subject} in group {at.group}", [*cause, fate, *why], fate, lines, around)
+
+
+def _holds(held: HeldByRule, group: str, partition: str, offset: int) -> bool:
+    """Whether the held request or step is about the record. A ShareFetch is, if it acknowledges the record."""
+    if held.group != group or partition not in held.partitions:
+        return False
+    if not held.offsets:
+        return held.at != "ShareFetch"
+    return any(name == partition and first <= offset <= last for name, first, last in held.offsets)
 
 
 def _fate(

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Final
 
 from lab.explain.explanation import Cause
-from lab.explain.facts import ClusterContext, GroupFacts, InFlightFacts, ShareFacts, SharePartitionFacts
+from lab.explain.facts import (
+    ClusterContext,
+    GroupFacts,
+    InFlightFacts,
+    PartitionFacts,
+    ShareFacts,
+    SharePartitionFacts,
+)
 from lab.explain.members import member_text
 from lab.explain.partitions import below_min_isr, no_leader, offline, partition_troubles
 from lab.explain.trouble import Trouble
-from lab.explain.words import away, capital, counted, duration_text, listed, times, waking
+from lab.explain.words import away, capital, counted, duration_text, listed, rule_text, times, waking
 
 PARTITIONS_MAX: Final = 20
 """Largest number of partitions of a share group that are explained."""
+_INITIALIZED_AT: Final = ("share.append", "InitializeShareGroupState")
+_WRITTEN_AT: Final = ("share.append", "share.archive", "share.dlq", "share.write", "WriteShareGroupState")
+"""Injection points and APIs at which a rule can refuse a state, or a dead letter."""
 _DONE: Final = ("Acknowledged", "Archived")
 _ENDINGS: Final = {
     "released": "released by {who}",
@@ -97,7 +108,8 @@ def share_partition_troubles(
         begins = (
             "The share coordinator initializes it after a heartbeat of a member that subscribes to the topic."
         )
-        yield Trouble(Cause.SHARE_PARTITION_NOT_INITIALIZED, (first, begins))
+        refused = refused_writes(at, place, around, _INITIALIZED_AT)
+        yield Trouble(Cause.SHARE_PARTITION_NOT_INITIALIZED, (*refused, first, begins))
     if each.start_offset == -1:
         is_empty = place.high_watermark is not None and place.high_watermark == place.log_start
         first = f"Group {at.group} has acknowledged nothing in {place.name}"
@@ -105,11 +117,35 @@ def share_partition_troubles(
         value = "" if settings is None else f" ({settings.auto_offset_reset})"
         begins = f"The leader applies share.auto.offset.reset{value} at the first ShareFetch."
         yield Trouble(Cause.LAG, (f"{first}.", begins), is_cause=not is_empty)
-    yield from _waiting(at, share, each)
+    yield from _waiting(at, share, each, around)
     yield from _lost(each)
 
 
-def _waiting(at: GroupFacts, share: ShareFacts, each: SharePartitionFacts) -> Iterator[Trouble]:
+def refused_writes(
+    at: GroupFacts, place: PartitionFacts, around: ClusterContext, where: Collection[str] = _WRITTEN_AT
+) -> Iterator[str]:
+    """Sentences that name the rules that may have refused or lost a write for a share partition."""
+    for each in around.rules or ():
+        on, _, action = each.text.partition(" -> ")
+        point, *matchers = on.split() or [""]
+        named = dict(matcher.split("=", 1) for matcher in matchers if "=" in matcher)
+        if (
+            each.hits
+            and point in where
+            and action.startswith(("error", "lose"))
+            and fnmatchcase(at.group, named.get("group", "*"))
+            and fnmatchcase(place.topic, named.get("topic", "*"))
+            and named.get("partition", str(place.index)) == str(place.index)
+        ):
+            rule = capital(rule_text(around, each.rule))
+            yield f"{rule} has hit {times(each.hits)}, and may have refused the state of {place.name} in group {at.group}."
+            if not each.spent:
+                yield f"Remove the rule: odradek fault clear {each.rule}"
+
+
+def _waiting(
+    at: GroupFacts, share: ShareFacts, each: SharePartitionFacts, around: ClusterContext
+) -> Iterator[Trouble]:
     """The problem of a share partition whose records are all in flight, or are available and not fetched."""
     name, start, end, lag = each.at.name, each.start_offset, each.at.high_watermark, each.lag
     if start is not None and end is not None and start > end:
@@ -142,7 +178,8 @@ def _waiting(at: GroupFacts, share: ShareFacts, each: SharePartitionFacts) -> It
     elif first is not None:
         text = f"The start offset {start} of group {at.group} in {name} waits: {waits}."
         cause = _cause_of(first)
-        yield Trouble(Cause.LAG if cause is Cause.RECORD_AVAILABLE else cause, (text,))
+        refused = refused_writes(at, each.at, around) if cause is Cause.RECORD_IN_TRANSITION else ()
+        yield Trouble(Cause.LAG if cause is Cause.RECORD_AVAILABLE else cause, (*refused, text))
     else:
         behind = f"{counted(lag, 'record')} of {name} to deliver, from offset {each.next_offset} on"
         yield Trouble(Cause.LAG, (f"Group {at.group} has {behind}.",))

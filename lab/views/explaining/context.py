@@ -74,6 +74,9 @@ def _held(active: ActiveRule, item: HeldItem, now_ms: int) -> HeldByRule:
         transactional_id=form["transactional_id"],
         group=form["group"],
         partitions=tuple(form["partitions"]),
+        offsets=tuple(
+            (f"{topic}-{index}", first, last) for topic, index, first, last in item.subjects.offsets
+        ),
     )
 
 

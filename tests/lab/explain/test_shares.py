@@ -13,10 +13,12 @@ from lab.explain.facts import (
     DeadLetterFacts,
     GroupFacts,
     InFlightFacts,
+    Refusal,
     SharePartitionFacts,
     ShareSettingsFacts,
 )
 from lab.explain.groups import explain_group
+from lab.explain.refusals import refusal_troubles
 from lab.explain.share_records import explain_record
 from tests.lab.explain.staged import (
     around,
@@ -67,6 +69,34 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         Cause.SHARE_PARTITION_NOT_INITIALIZED,
         "orders-0 is being initialized for group readers: it is not assigned, and a ShareFetch gets an error.",
         "The share coordinator initializes it after a heartbeat of a member that subscribes to the topic.",
+    ),
+    "a rule refuses to initialize its partition": (
+        of_share_group(share_partition(initialization="initializing", is_loaded=False, start_offset=None)),
+        around("share.append group=read* -> error COORDINATOR_NOT_AVAILABLE", hits=3),
+        Cause.SHARE_PARTITION_NOT_INITIALIZED,
+        "Rule 1 (share.append group=read* -> error COORDINATOR_NOT_AVAILABLE) has hit 3 times, and may have refused the "
+        "state of orders-0 in group readers.",
+        "Remove the rule: odradek fault clear 1",
+    ),
+    "a rule refuses the states of another group": (
+        of_share_group(share_partition(initialization="initializing", is_loaded=False, start_offset=None)),
+        around("share.append group=other -> error COORDINATOR_NOT_AVAILABLE", hits=3),
+        Cause.SHARE_PARTITION_NOT_INITIALIZED,
+        "orders-0 is being initialized for group readers: it is not assigned, and a ShareFetch gets an error.",
+        "",
+    ),
+    "a rule refuses a state": (
+        of_share_group(
+            share_partition(
+                in_flight(5, 5, "Available", member_id="b", in_transition=True, ending="released")
+            )
+        ),
+        around("share.write -> error COORDINATOR_NOT_AVAILABLE"),
+        Cause.RECORD_IN_TRANSITION,
+        "Rule 1 (share.write -> error COORDINATOR_NOT_AVAILABLE) has hit once, and may have refused the state of orders-0 "
+        "in group readers.",
+        "The start offset 5 of group readers in orders-0 waits: record 5 is being released by member b, delivered 1 of 5 "
+        "times: the new state is being written to the share coordinator.",
     ),
     "its share coordinator has no leader": (
         of_share_group(
@@ -285,6 +315,56 @@ def explained(record: InFlightFacts | None, offset: int = 7, **more: Any) -> tup
 )
 def test_a_record_in_flight(record: InFlightFacts, text: str) -> None:
     assert explained(record)[1][0] == f"Record 7 of orders-0 {text}"
+
+
+@pytest.mark.parametrize(
+    ("where", "offsets", "is_named"),
+    [
+        ("ShareAcknowledge", (("orders-0", 7, 7),), True),
+        ("ShareAcknowledge", (("orders-0", 5, 6),), False),
+        ("ShareAcknowledge", (("orders-1", 7, 7),), False),
+        ("share.write", (("orders-0", 5, 9),), True),
+        ("ShareFetch", (("orders-0", 7, 7),), True),
+        ("ShareFetch", (), False),
+    ],
+)
+def test_a_rule_that_holds_what_concerns_a_record_is_its_cause(
+    where: str, offsets: tuple[tuple[str, int, int], ...], is_named: bool
+) -> None:
+    holds = held(where, group="readers", partitions=("orders-0", "orders-1"), offsets=offsets)
+    record = in_flight(5, 9)
+    facts = of_share_group(share_partition(record))
+    found = explain_record(facts, 7, record, around(f"{where} -> hold", held=(holds,)))
+    first = f"Rule 1 ({where} -> hold) holds {where} of readers on node 1, for 2 min 41 s."
+    assert (found.cause is Cause.REQUEST_HELD, found.lines[0] == first) == (is_named, is_named)
+    assert (
+        "Record 7 of orders-0 is locked by member b for 12.0 s more, delivered 1 of 5 times." in found.lines
+    )
+
+
+def test_a_rule_that_refuses_the_state_of_a_record_is_named_first() -> None:
+    record = in_flight(5, 9, "Acknowledged", member_id="a", in_transition=True, ending="accepted")
+    context = around("share.append -> error NOT_COORDINATOR", hits=2)
+    found = explain_record(of_share_group(share_partition(record)), 7, record, context)
+    assert found.lines[0].startswith(
+        "Rule 1 (share.append -> error NOT_COORDINATOR) has hit 2 times, and may"
+    )
+
+
+def test_no_client_is_said_to_send_an_acknowledgement_again() -> None:
+    refused = Refusal(
+        api="ShareAcknowledge",
+        error="COORDINATOR_NOT_AVAILABLE",
+        count=1,
+        last_ms=1_000,
+        node=1,
+        group="readers",
+    )
+    [found] = refusal_troubles(around(), [refused])
+    assert found.lines == (
+        "Refused ShareAcknowledge of readers: COORDINATOR_NOT_AVAILABLE, 1.0 s ago on node 1 (no node can coordinate it "
+        "now).",
+    )
 
 
 def test_the_last_delivery_of_a_record_says_so() -> None:
