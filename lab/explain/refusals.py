@@ -99,6 +99,7 @@ _OPERATIONS: Final = {
     ("InitProducerId", "CLUSTER"): "IDEMPOTENT_WRITE",
     ("Produce", "CLUSTER"): "IDEMPOTENT_WRITE",
 }
+SHARE_APIS: Final = ("ShareAcknowledge", "ShareFetch")
 _OF_RESOURCE: Final = {"GROUP": "READ", "TRANSACTIONAL": "WRITE"}
 """By resource type: the ACL operation that APIs without an entry in ``_OPERATIONS`` need."""
 
@@ -131,11 +132,25 @@ def _trouble(around: ClusterContext, each: Refusal, history: Sequence[StateStep]
     if cause is Cause.NOT_AUTHORIZED:
         return Trouble(cause, _denied(each), is_cause, is_old)
     meaning = MEANINGS.get((each.api, each.error)) or MEANINGS.get(each.error)
-    if meaning and each.api in ("ShareAcknowledge", "ShareFetch"):
+    if meaning and each.api in SHARE_APIS:
         meaning = meaning.partition("; the client")[0]  # clients do not send acknowledgements again (KIP-932)
     refused = f"{refused_text(each)}{f' ({meaning})' if meaning else ''}."
     lines = [*_fencing(each, history), refused] if each.error in _FENCED else [refused]
+    if each.api in SHARE_APIS and each.group is not None:
+        lines += _of_rules(around, each, each.group)
     return Trouble(cause, tuple(lines), is_cause, is_old)
+
+
+def _of_rules(around: ClusterContext, each: Refusal, group: str) -> Iterator[str]:
+    """Sentences that name rules on steps of the share partitions: they may be what refused the request."""
+    from lab.explain.shares import refusing_rules  # imported with the first share group
+
+    rules = [rule for name in each.partitions for rule in refusing_rules(around, group, name)]
+    for rule in dict.fromkeys(rules):
+        hits = f"{capital(rule_text(around, rule.rule))} has hit {times(rule.hits)}"
+        yield f"{hits}, and may be what refused it."
+        if not rule.spent:
+            yield from _clear(around, rule.rule)
 
 
 def _clear(around: ClusterContext, rule: int) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Final
 from lab.explain.explanation import Cause
 from lab.explain.facts import (
     ClusterContext,
+    FaultRule,
     GroupFacts,
     InFlightFacts,
     PartitionFacts,
@@ -24,7 +25,7 @@ from lab.explain.words import away, capital, counted, duration_text, listed, rul
 PARTITIONS_MAX: Final = 20
 """Largest number of partitions of a share group that are explained."""
 _INITIALIZED_AT: Final = ("share.append", "InitializeShareGroupState")
-_WRITTEN_AT: Final = ("share.append", "share.archive", "share.dlq", "share.write", "WriteShareGroupState")
+WRITTEN_AT: Final = ("share.append", "share.archive", "share.dlq", "share.write", "WriteShareGroupState")
 """Injection points and APIs at which a rule can refuse a state, or a dead letter."""
 _DONE: Final = ("Acknowledged", "Archived")
 _ENDINGS: Final = {
@@ -122,9 +123,21 @@ def share_partition_troubles(
 
 
 def refused_writes(
-    at: GroupFacts, place: PartitionFacts, around: ClusterContext, where: Collection[str] = _WRITTEN_AT
+    at: GroupFacts, place: PartitionFacts, around: ClusterContext, where: Collection[str] = WRITTEN_AT
 ) -> Iterator[str]:
     """Sentences that name the rules that may have refused or lost a write for a share partition."""
+    for each in refusing_rules(around, at.group, place.name, where):
+        rule = capital(rule_text(around, each.rule))
+        yield f"{rule} has hit {times(each.hits)}, and may have refused the state of {place.name} in group {at.group}."
+        if not each.spent:
+            yield f"Remove the rule: odradek fault clear {each.rule}"
+
+
+def refusing_rules(
+    around: ClusterContext, group: str, partition: str, where: Collection[str] = WRITTEN_AT
+) -> Iterator[FaultRule]:
+    """The rules with hits that may have refused or lost a step of a share partition (``orders-0``) at one of ``where``."""
+    topic, _, index = partition.rpartition("-")
     for each in around.rules or ():
         on, _, action = each.text.partition(" -> ")
         point, *matchers = on.split() or [""]
@@ -133,14 +146,11 @@ def refused_writes(
             each.hits
             and point in where
             and action.startswith(("error", "lose"))
-            and fnmatchcase(at.group, named.get("group", "*"))
-            and fnmatchcase(place.topic, named.get("topic", "*"))
-            and named.get("partition", str(place.index)) == str(place.index)
+            and fnmatchcase(group, named.get("group", "*"))
+            and fnmatchcase(topic, named.get("topic", "*"))
+            and named.get("partition", index) == index
         ):
-            rule = capital(rule_text(around, each.rule))
-            yield f"{rule} has hit {times(each.hits)}, and may have refused the state of {place.name} in group {at.group}."
-            if not each.spent:
-                yield f"Remove the rule: odradek fault clear {each.rule}"
+            yield each
 
 
 def _waiting(

@@ -367,6 +367,24 @@ def test_no_client_is_said_to_send_an_acknowledgement_again() -> None:
     )
 
 
+def test_a_rule_that_may_have_refused_an_acknowledgement_is_named() -> None:
+    refused = Refusal(
+        api="ShareAcknowledge",
+        error="COORDINATOR_NOT_AVAILABLE",
+        count=1,
+        last_ms=1_000,
+        node=1,
+        group="readers",
+        partitions=("orders-0",),
+    )
+    rules = ("share.write topic=orders -> error NOT_COORDINATOR", "share.write topic=other -> lose")
+    [found] = refusal_troubles(around(*rules), [refused])
+    assert found.lines[1:] == (
+        "Rule 1 (share.write topic=orders -> error NOT_COORDINATOR) has hit once, and may be what refused it.",
+        "Remove the rule: odradek fault clear 1",
+    )
+
+
 def test_the_last_delivery_of_a_record_says_so() -> None:
     cause, lines = explained(in_flight(5, 9, count=5))
     assert cause is Cause.RECORD_LOCKED
