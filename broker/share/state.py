@@ -78,7 +78,7 @@ class Ending(Enum):
     SESSION_ENDED = "session ended"
     COMPACTED = "compacted"
     BELOW_LOG_START = "below log start"
-    ABORTED = "aborted"
+    ABORTED = "transaction aborted"
     """The records are of an aborted transaction, and the group reads committed records only."""
 
 

@@ -28,6 +28,7 @@ _INITIALIZED_AT: Final = ("share.append", "InitializeShareGroupState")
 WRITTEN_AT: Final = ("share.append", "share.archive", "share.dlq", "share.write", "WriteShareGroupState")
 """Injection points and APIs at which a rule can refuse a state, or a dead letter."""
 _DONE: Final = ("Acknowledged", "Archived")
+_ABORTED: Final = "transaction aborted"
 _ENDINGS: Final = {
     "released": "released by {who}",
     "lock expired": "the lock of {who} has run out",
@@ -36,7 +37,7 @@ _ENDINGS: Final = {
     "gap": "{who} has acknowledged it as a gap",
     "compacted": "compaction has removed it from the log",
     "below log start": "the log start has passed it",
-    "aborted": "its transaction is aborted, and share.isolation.level is read_committed",
+    _ABORTED: "its transaction is aborted, and share.isolation.level is read_committed",
 }
 _IN_TRANSITION: Final = {
     "accepted": "acknowledged by {who}",
@@ -260,6 +261,9 @@ def state_text(at: GroupFacts, share: ShareFacts, each: InFlightFacts) -> str:
             f"is being written to the dead-letter queue{queue}: {ending or 'why is not known'}, {delivered}"
         )
     state = "available" if each.state == "Available" else "archived"
+    # The leader counts an acquisition of aborted records, but no client gets them.
+    if each.ending == _ABORTED:
+        return f"is {state}: {ending}"
     return f"is {state}: {ending}, {delivered}" if ending else f"is {state}, {delivered}"
 
 

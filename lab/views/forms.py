@@ -135,7 +135,7 @@ class RecordRange(Form):
     former_member_id: str | None
     """The member that was the last to acquire the records, if none has now; null if that is not known."""
     ending: str | None
-    """Why the records are not acquired any more: released, rejected, lock expired, session ended, …; null if not known."""
+    """Why the records are not acquired any more: released, rejected, transaction aborted, …; null if not known."""
 
 
 class SharePartitionSummary(Form):

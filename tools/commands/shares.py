@@ -13,6 +13,8 @@ from tools.client.shares import UNKNOWN, ShareOffset
 from tools.commands.common import say, say_table
 from tools.control import control_of
 
+_OF_A_MEMBER = {"lock expired": "lock of {} expired", "session ended": "session of {} ended"}
+_OF_NO_MEMBER = ("transaction aborted", "compacted", "below log start")
 STATES = ("Available", "Acquired", "Acknowledged", "Archiving", "Archived")
 
 
@@ -75,12 +77,18 @@ def say_shares(partitions: Sequence[dict[str, Any]]) -> None:
 
 def _range(partition: Mapping[str, Any], records: Mapping[str, Any]) -> tuple[object, ...]:
     first, last = records["first_offset"], records["last_offset"]
-    before = " by ".join(filter(None, (records["ending"], records["former_member_id"])))
     return (
         f"{partition['topic']}-{partition['partition']} @{first}" + f"-{last}" * (last != first),
         records["state"] + " (being written)" * records["in_transition"],
         records["member_id"],
         None if records["lock_ms"] is None else duration_text(max(0, records["lock_ms"])),
         records["delivery_count"],
-        before or None,
+        before_text(records["ending"], records["former_member_id"]),
     )
+
+
+def before_text(ending: str | None, member_id: str | None) -> str | None:
+    """Text of the column BEFORE: how the last acquisition ended, and whose it was; or what archived the records."""
+    if not ending or not member_id or ending in _OF_NO_MEMBER:
+        return ending or member_id
+    return _OF_A_MEMBER.get(ending, f"{ending} by {{}}").format(member_id)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.share.state import Ending
 from lab.explain.explanation import Cause
 from lab.explain.facts import (
     ClusterContext,
@@ -297,6 +298,10 @@ def explained(record: InFlightFacts | None, offset: int = 7, **more: Any) -> tup
         (
             in_flight(5, 9, "Archived", 5, former_member_id="a", ending="lock expired"),
             "is archived: the lock of member a has run out, delivered 5 of 5 times.",
+        ),
+        (
+            in_flight(5, 9, "Archived", former_member_id="a", ending=Ending.ABORTED.value),
+            "is archived: its transaction is aborted, and share.isolation.level is read_committed.",
         ),
         (
             in_flight(5, 9, "Archived", former_member_id="a", ending="gap"),

@@ -13,6 +13,12 @@ const share = ({ topic, partition, start_offset, lag, records }) =>
   h('div', {}, `${topic}-${partition} from ${number(start_offset)}, lag ${number(lag)}`,
     Object.entries(records).map(([state, count]) => `, ${number(count)} ${state.toLowerCase()}`))
 
+const before = (ending, member) => {
+  if (!ending || !member || ['transaction aborted', 'compacted', 'below log start'].includes(ending)) return ending ?? member ?? '–'
+  const [what, end] = { 'lock expired': ['lock', 'expired'], 'session ended': ['session', 'ended'] }[ending] ?? []
+  return what ? `${what} of ${member} ${end}` : `${ending} by ${member}`
+}
+
 const rangeRow = ({ place, records }) => h('tr', {},
   h('th', { scope: 'row' }, place),
   h('td', {}, number(records.first_offset), records.last_offset > records.first_offset && ` – ${number(records.last_offset)}`),
@@ -20,7 +26,7 @@ const rangeRow = ({ place, records }) => h('tr', {},
   h('td', {}, records.member_id ?? '–'),
   h('td', {}, records.lock_ms == null ? '–' : duration(Math.max(0, records.lock_ms))),
   h('td', {}, number(records.delivery_count)),
-  h('td', {}, [records.ending, records.former_member_id].filter(Boolean).join(' by ') || '–'))
+  h('td', {}, before(records.ending, records.former_member_id)))
 
 const row = (group) => h('tr', {},
   h('th', { scope: 'row' }, h('a', { href: `#/groups/${encodeURIComponent(group.group)}`, 'data-name': 'id' }, group.group)),
