@@ -26,6 +26,11 @@ from lab.control.ports import Control, topic_of
 from lab.views.led import led
 from protocol.batch import build_batch
 from protocol.errors import NONE, ErrorCode
+from protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -57,6 +62,7 @@ _DESCRIBE_CONFIGS: Final = (32, 4)
 _ALTER_CONFIGS: Final = (44, 1)
 _CONSUMER_GROUP_DESCRIBE: Final = (69, 1)
 _SHARE_GROUP_DESCRIBE: Final = (77, 1)
+_ALTER_SHARE_GROUP_OFFSETS: Final = (91, 0)
 _SET, _DELETE = 0, 1
 _SETTLED: Final = ("Empty", "CompleteCommit", "CompleteAbort")
 RETRY_BACKOFF_MS: Final = 20
@@ -345,6 +351,22 @@ async def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None
     for topic in response.topics:
         for partition in topic.partitions:
             check(partition.error_code, f"group {group}, {topic.name}-{partition.partition_index}")
+
+
+async def alter_share_offsets(cluster: Cluster, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Set the start offsets of a share group without members in a topic, as an admin client does."""
+    partitions = [
+        AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)
+        for index, offset in offsets.items()
+    ]
+    wanted = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=partitions)
+    request = AlterShareGroupOffsetsRequest(group_id=group, topics=[wanted])
+    node = await coordinator(cluster, CONSUMER_OFFSETS, group)
+    response = await ask(cluster, node, _ALTER_SHARE_GROUP_OFFSETS, request)
+    check(response.error_code, f"group {group}", response.error_message)
+    for altered in response.responses:
+        for each in altered.partitions:
+            check(each.error_code, f"group {group}, {topic}-{each.partition_index}", each.error_message)
 
 
 async def pause(pause_ms: float) -> None:

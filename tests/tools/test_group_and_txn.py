@@ -10,12 +10,15 @@ import pytest
 from confluent_kafka import Consumer
 
 import odradek as package
+from broker.share.state import Ending
+from odradek.control_client import ControlClient
 from protocol.errors import ErrorCode
 from tests.lab.explain.staged_groups import ACCEPT, REJECT, RELEASE, ShareMember
 from tests.support.clients import PATIENCE, eventually
 from tests.tools.conftest import Run, invoke
 from tools.client.cluster import Cluster
 from tools.client.errors import KafkaError
+from tools.commands.shares import before_text
 
 
 def test_the_lag_of_a_group_without_members(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
@@ -79,6 +82,67 @@ def test_a_share_group_is_shown_with_its_records_in_flight(cluster_of_two: packa
         assert re.search(r"g3-0 +1 +2 +2 +0 +1 +0 +0", table)
         assert re.search(r"g3-0 @1 +Available +- +- +1 +released by m1", table)
         assert re.search(r"g3-0 @3 +Available +- +- +0 +-", table)
+
+
+def test_a_share_group_without_members_is_reset(
+    cluster_of_two: package.Broker, run: Run, refused: Callable[..., tuple[int, str]]
+) -> None:
+    run("topic", "create", "g5:1")
+    run("produce", "g5", *"abcd")
+    starts = [{"topic": "g5", "partition": 0, "offset": 0}]
+
+    class Names:
+        topic, group = "g5", "g5-workers"
+
+        def connect(self) -> Cluster:
+            return connections.enter_context(Cluster(cluster_of_two.bootstrap_servers))
+
+    def start_offset() -> int:
+        (found,) = json.loads(run("group", "lag", "g5-workers", "--json"))
+        return int(found["start_offset"])
+
+    with ExitStack() as connections:
+        member = ShareMember(Names(), "m1")
+        member.configure()
+        member.join()
+        assert member.fetch(3) == [(0, 2, 1)]
+        member.acknowledge(0, 1, ACCEPT)
+        member.acknowledge(2, 2, ACCEPT)
+        # The stored one: the last acknowledgement is in the stored state of the records.
+        assert start_offset() == 2
+        assert "has members" in refused("group", "reset", "g5-workers", "--to", "beginning", "--dry-run")[1]
+        member.leave()
+    assert json.loads(run("group", "reset", "g5-workers", "--to", "0", "--dry-run", "--json")) == starts
+    assert start_offset() == 2
+    assert json.loads(run("group", "reset", "g5-workers", "--to", "beginning", "--json")) == starts
+    assert start_offset() == 0
+    run("group", "reset", "g5-workers", "g5/0", "--to", "1")
+    assert start_offset() == 1
+    path = "/v1/groups/g5-workers/offsets"
+    answer = ControlClient(cluster_of_two.control_url).post(path, {"topic": "g5", "to": 99})
+    assert answer["clamped"] == [{"partition": 0, "asked": 99, "committed": 4}]
+    assert start_offset() == 4
+    assert refused("consume", "g5", "-g", "g5-workers") == (
+        1,
+        "Error: group g5-workers is of the type share; only groups with committed offsets can be given\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("ending", "member", "text"),
+    [
+        ("released", "m1", "released by m1"),
+        ("lock expired", "m1", "lock of m1 expired"),
+        ("lock expired", None, "lock expired"),
+        ("session ended", "m1", "session of m1 ended"),
+        (Ending.ABORTED.value, "m1", "transaction aborted"),
+        (Ending.COMPACTED.value, "m1", "compacted"),
+        (None, "m1", "m1"),
+        (None, None, None),
+    ],
+)
+def test_how_an_acquisition_ended(ending: str | None, member: str | None, text: str | None) -> None:
+    assert before_text(ending, member) == text
 
 
 def test_settings_of_a_group_are_set_and_shown(run: Run, refused: Callable[..., tuple[int, str]]) -> None:

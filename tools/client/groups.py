@@ -36,6 +36,7 @@ from protocol.records.consumer_protocol import Assignment
 from protocol.schema import MalformedRecord
 from tools.client.cluster import GROUP, Cluster
 from tools.client.errors import ToolError, check
+from tools.client.offsets import by_topic_of
 from tools.client.shares import ShareOffset, share_group, share_offsets
 
 # The last versions that contain topic names.
@@ -246,7 +247,7 @@ def _fetched(
     """
     if partitions is not None and not partitions:
         return {}
-    by_topic = _by_topic(dict.fromkeys(partitions or (), 0))
+    by_topic = by_topic_of(dict.fromkeys(partitions or (), 0))
     named = [(topic, [index for index, _ in parts]) for topic, parts in by_topic.items()]
     new = [OffsetFetchRequestTopics(name=topic, partition_indexes=indexes) for topic, indexes in named]
     old = [OffsetFetchRequestTopic(name=topic, partition_indexes=indexes) for topic, indexes in named]
@@ -286,7 +287,7 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int
                 for partition, offset in parts
             ],
         )
-        for topic, parts in _by_topic(offsets).items()
+        for topic, parts in by_topic_of(offsets).items()
     ]
     request = OffsetCommitRequest(
         group_id=group, generation_id_or_member_epoch=-1, retention_time_ms=-1, topics=topics
@@ -299,13 +300,6 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int
                 check(each.error_code, f"group {group}, {topic.name}-{each.partition_index}")
 
     cluster.retrying(ask)
-
-
-def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, list[tuple[int, int]]]:
-    found: dict[str, list[tuple[int, int]]] = {}
-    for (topic, partition), offset in offsets.items():
-        found.setdefault(topic, []).append((partition, offset))
-    return found
 
 
 def remove_members(cluster: Cluster, group: str) -> int:
@@ -363,7 +357,7 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[tuple[str,
         OffsetDeleteRequestTopic(
             name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index, _ in parts]
         )
-        for topic, parts in _by_topic(dict.fromkeys(partitions, 0)).items()
+        for topic, parts in by_topic_of(dict.fromkeys(partitions, 0)).items()
     ]
 
     def ask() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from protocol.messages.delete_records import (
@@ -63,3 +64,11 @@ def delete_records(cluster: Cluster, topic: str, partition: int, before: int) ->
         return int(found.low_watermark)
 
     return cluster.retrying(ask)
+
+
+def by_topic_of(offsets: Mapping[tuple[str, int], int]) -> dict[str, list[tuple[int, int]]]:
+    """The (partition, offset) pairs of each topic."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for (topic, partition), offset in offsets.items():
+        found.setdefault(topic, []).append((partition, offset))
+    return found

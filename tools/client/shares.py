@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
 from protocol.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest
 from protocol.named_tuple import NamedTuple
-from tools.client.cluster import Cluster
+from tools.client.cluster import GROUP, Cluster
 from tools.client.errors import check
+from tools.client.offsets import by_topic_of
 
 UNKNOWN = -1
 """Start offset of a partition of which no record was acknowledged, and lag that the coordinator does not know."""
@@ -45,3 +53,28 @@ def share_offsets(cluster: Cluster, group: str, coordinator: int) -> dict[tuple[
         for each in topic.partitions
         if not each.error_code
     }
+
+
+def alter_share_offsets(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Set the start offsets of a share group without members."""
+    topics = [
+        AlterShareGroupOffsetsRequestTopic(
+            topic_name=topic,
+            partitions=[
+                AlterShareGroupOffsetsRequestPartition(partition_index=partition, start_offset=offset)
+                for partition, offset in parts
+            ],
+        )
+        for topic, parts in by_topic_of(offsets).items()
+    ]
+    request = AlterShareGroupOffsetsRequest(group_id=group, topics=topics)
+
+    def ask() -> None:
+        response = cluster.ask_coordinator(GROUP, group, "alter_share_group_offsets", request)
+        check(response.error_code, f"group {group}", response.error_message)
+        for topic in response.responses:
+            for each in topic.partitions:
+                where = f"group {group}, {topic.topic_name}-{each.partition_index}"
+                check(each.error_code, where, each.error_message)
+
+    cluster.retrying(ask)

@@ -17,7 +17,7 @@ from protocol.compression import CODEC_NAMES
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.fetching import FETCH_WAIT_MS, Reader, Seen
-from tools.client.groups import commit_offsets, stable_offsets
+from tools.client.groups import commit_offsets, listed_group, stable_offsets
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offset
 from tools.commands.common import HELP_NAMES, on_a_cluster, say_json
 from tools.explain.hidden import Hidden, Stops, hidden_from, sentences, with_owners
@@ -94,7 +94,7 @@ def consume(
             )
     isolation = READ_UNCOMMITTED if uncommitted else READ_COMMITTED
     where = wanted_partitions(cluster, topics)
-    committed = stable_offsets(cluster, group, where) if group else {}
+    committed = _committed(cluster, group, where) if group else {}
     readers = {
         each: Reader(
             cluster, *each, isolation, committed.get(each, checked_offset(cluster, *each, offset, isolation))
@@ -121,6 +121,15 @@ def consume(
         _say_hidden(cluster, hidden_from(readers.values()))
     if group:
         commit_offsets(cluster, group, {each: reader.offset for each, reader in readers.items()})
+
+
+def _committed(cluster: Cluster, group: str, where: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    listed = listed_group(cluster, group)
+    if listed is not None and listed.group_type.lower() == "share":
+        raise ToolError(
+            f"group {group} is of the type {listed.group_type}; only groups with committed offsets can be given"
+        )
+    return stable_offsets(cluster, group, where)
 
 
 def _say_hidden(cluster: Cluster, hidden: Iterable[Hidden]) -> None:

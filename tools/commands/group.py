@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -11,18 +12,20 @@ from odradek.commands.common import Remote, speaking
 from odradek.printable import clipped
 from tools.client.cluster import Cluster
 from tools.client.configs import GROUP
-from tools.client.errors import no_such
+from tools.client.errors import ToolError, no_such
 from tools.client.groups import (
     commit_offsets,
     delete_group,
     describe_group,
     fetch_offsets,
     list_groups,
+    listed_group,
     remove_members,
 )
 from tools.client.lag import lag_of
 from tools.client.offsets import READ_UNCOMMITTED
 from tools.client.rebalancing import rebalance_group
+from tools.client.shares import alter_share_offsets
 from tools.commands.common import (
     HELP_NAMES,
     CommandGroup,
@@ -192,16 +195,22 @@ def reset(
 ) -> None:
     """Commit new offsets for a group without members; without topics, for all partitions with committed offsets.
 
+    Of a share group: set the start offsets; without topics, of all partitions that the group knows.
+
     \b
     odradek group reset readers --to beginning --dry-run
     odradek group reset readers orders/0 --to @2026-11-23T12:00:00Z
     """
-    partitions = wanted_partitions(cluster, topics) if topics else sorted(fetch_offsets(cluster, name))
+    shares = _shares_without_members(cluster, name)
+    known = () if topics else fetch_offsets(cluster, name) if shares is None else shares
+    partitions = wanted_partitions(cluster, topics) if topics else sorted(known)
     offsets = {each: checked_offset(cluster, *each, where, READ_UNCOMMITTED, "--to") for each in partitions}
     if not offsets:
-        raise no_such("group", name, f"group {name} has no committed offsets: give topics")
+        what = "committed offsets" if shares is None else "partitions"
+        raise no_such("group", name, f"group {name} has no {what}: give topics")
     if not dry_run:
-        commit_offsets(cluster, name, offsets)
+        commit = commit_offsets if shares is None else alter_share_offsets
+        commit(cluster, name, offsets)
     if as_json:
         say_json(
             [{"topic": topic, "partition": index, "offset": at} for (topic, index), at in offsets.items()]
@@ -210,6 +219,17 @@ def reset(
         say_table(
             ("PARTITION", "OFFSET"), [(f"{topic}-{index}", at) for (topic, index), at in offsets.items()]
         )
+
+
+def _shares_without_members(cluster: Cluster, name: str) -> Collection[tuple[str, int]] | None:
+    """The partitions of a share group; None for groups of other types. Raises ``ToolError`` if it has members."""
+    listed = listed_group(cluster, name)
+    if listed is None or listed.group_type.lower() != "share":
+        return None
+    found = describe_group(cluster, name)
+    if found.members:
+        raise ToolError(f"group {name} has members: stop them first")
+    return found.shares or ()
 
 
 @group.command()

@@ -198,7 +198,8 @@ async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> Rese
     """Reset the committed offsets of a group without members: to an offset, the earliest, the latest, or a time.
 
     A group that does not exist is created. If an offset is outside of a log, the start or the end of the log is committed,
-    as by kafka-consumer-groups.sh. The response lists these partitions in clamped.
+    as by kafka-consumer-groups.sh. The response lists these partitions in clamped. Of a share group, the start offsets are
+    set.
     """
     from lab.control import node_requests  # rarely used
 
@@ -221,7 +222,11 @@ async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> Rese
             offsets[body.topic, index] = await node_requests.first_at(
                 node, partition, body.time_ms, read_committed=False
             )
-    await node_requests.commit_offsets(cluster, params.group, offsets)
+    if found is not None and found[0].type == "share":
+        starts = {index: offset for (_, index), offset in offsets.items()}
+        await node_requests.alter_share_offsets(cluster, params.group, body.topic, starts)
+    else:
+        await node_requests.commit_offsets(cluster, params.group, offsets)
     shown = await show_group(control, params)
     clamped = [
         ClampedView(partition=index, asked=body.to, committed=offset)
