@@ -48,6 +48,10 @@ class OfPartition:
     """How often a leader has acquired the record for a member, which may not have got the response."""
     not_in_queue: set[int] = field(default_factory=set)
     """Dead letters that could not be written, as the broker's log says."""
+    log_start: int = 0
+    """The highest log start at which a leader has served the group. The records below it were deleted, and the start
+    offset may have passed them, even if a crash has undone the deletion: then acknowledgements of them are ignored,
+    without an error, and their states are not stored any more. As in Kafka."""
 
 
 class ShareLedger:
@@ -81,7 +85,8 @@ class ShareLedger:
                 f"{self.group_id}: {place} {offset} is delivered with the count {delivery.delivery_count}, "
                 f"the limit is {self.delivery_count_limit}"
             )
-        if known.accepted.get(offset, delivery.sent + 1) <= delivery.sent and not self.resets:
+        was_accepted = known.accepted.get(offset, delivery.sent + 1) <= delivery.sent
+        if was_accepted and offset >= known.log_start and not self.resets:
             raise Broken(f"{self.group_id}: {place} {offset} is delivered again, although it was accepted")
         known.delivered.add(offset)
 
@@ -112,6 +117,8 @@ class ShareLedger:
             for offset in range(max(each.first_offset, stored.start_offset), each.last_offset + 1)
         }
         for offset in visible:
+            if offset < known.log_start:
+                continue
             passed = offset < stored.start_offset
             state = states.get(offset, RecordState.AVAILABLE)
             at_limit = known.acquired[offset] >= self.delivery_count_limit
@@ -129,10 +136,9 @@ class ShareLedger:
         """``queued``: the offsets in the dead-letter queue."""
         known = self.at(place)
         missing = known.rejected - set(queued) - known.not_in_queue
-        if missing:
-            raise Broken(
-                f"{self.group_id}: {place}: rejected, but not in the dead-letter queue: {sorted(missing)}"
-            )
+        lost = sorted(offset for offset in missing if offset >= known.log_start)
+        if lost:
+            raise Broken(f"{self.group_id}: {place}: rejected, but not in the dead-letter queue: {lost}")
         for offset in queued:
             if offset not in known.maybe_rejected and known.acquired[offset] < self.delivery_count_limit:
                 raise Broken(

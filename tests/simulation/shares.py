@@ -209,9 +209,10 @@ class Shares(Reach):
 
     def _acquired(self, managed: ManagedSharePartition, acquired: list[Acquired]) -> None:
         ledger = self._ledgers[managed.key.group_id]
-        counts = ledger.at(self._place(managed.key, managed.partition.topic)).acquired
+        known = ledger.at(self._place(managed.key, managed.partition.topic))
+        known.log_start = max(known.log_start, managed.partition.log_start_offset)
         for first, last, _ in acquired:
-            counts.update(range(first, last + 1))
+            known.acquired.update(range(first, last + 1))
 
     @staticmethod
     def _place(key: SharePartitionKey, topic: str) -> Place:

@@ -87,6 +87,23 @@ def test_a_rejected_record_is_in_the_dead_letter_queue_and_no_other_is(ledger: S
         ledger.check_dead_letters(PLACE, {1, 4})
 
 
+def test_a_group_may_pass_records_that_were_deleted(ledger: ShareLedger):
+    known = ledger.at(PLACE)
+    known.log_start = 2
+    known.rejected.update((1, 2))
+    known.maybe_rejected.update((1, 2))
+    known.maybe_accepted.add(1)
+    ledger.accepted(PLACE, [1])
+    ledger.delivered(PLACE, 1, delivery(ledger))
+    ledger.check(PLACE, StoredState(start_offset=0), range(2), ())
+    ledger.check(PLACE, StoredState(start_offset=2), range(3), ())
+    ledger.check_dead_letters(PLACE, {2})
+    with pytest.raises(Broken, match="3 is skipped"):
+        ledger.check(PLACE, StoredState(start_offset=4), range(4), ())
+    with pytest.raises(Broken, match=r"not in the dead-letter queue: \[2\]"):
+        ledger.check_dead_letters(PLACE, set())
+
+
 def test_a_record_has_one_lock(model: Model):
     model.acquire("one", [Acquired(0, 1, 1)], 0, 100, 5)
     model.acquire("two", [Acquired(1, 1, 2)], 100, 200, 5)
