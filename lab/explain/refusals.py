@@ -143,7 +143,7 @@ def _trouble(around: ClusterContext, each: Refusal, history: Sequence[StateStep]
 
 def _of_rules(around: ClusterContext, each: Refusal, group: str) -> Iterator[str]:
     """Sentences that name rules on steps of the share partitions: they may be what refused the request."""
-    from lab.explain.shares import refusing_rules  # imported with the first share group
+    from lab.explain.share_rules import refusing_rules  # imported with the first share group
 
     rules = [rule for name in each.partitions for rule in refusing_rules(around, group, name)]
     for rule in dict.fromkeys(rules):

@@ -16,7 +16,8 @@ from lab.explain.facts import (
 )
 from lab.explain.groups import troubles_of_group
 from lab.explain.partitions import partition_troubles
-from lab.explain.shares import dead_letter_lines, record_trouble, refused_writes
+from lab.explain.share_rules import refused_writes
+from lab.explain.shares import dead_letter_lines, record_trouble
 from lab.explain.transactions import held_trouble
 from lab.explain.trouble import Trouble, explained
 

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Final
 
 from lab.explain.explanation import Cause
 from lab.explain.facts import (
     ClusterContext,
-    FaultRule,
     GroupFacts,
     InFlightFacts,
-    PartitionFacts,
     ShareFacts,
     SharePartitionFacts,
 )
 from lab.explain.members import member_text
 from lab.explain.partitions import below_min_isr, no_leader, offline, partition_troubles
+from lab.explain.share_rules import refused_writes
 from lab.explain.trouble import Trouble
-from lab.explain.words import away, capital, counted, duration_text, listed, rule_text, times, waking
+from lab.explain.words import away, capital, counted, duration_text, listed, times, waking
 
 PARTITIONS_MAX: Final = 20
 """Largest number of partitions of a share group that are explained."""
 _INITIALIZED_AT: Final = ("share.append", "InitializeShareGroupState")
-WRITTEN_AT: Final = ("share.append", "share.archive", "share.dlq", "share.write", "WriteShareGroupState")
-"""Injection points and APIs at which a rule can refuse a state, or a dead letter."""
 _DONE: Final = ("Acknowledged", "Archived")
 _ABORTED: Final = "transaction aborted"
 _ENDINGS: Final = {
@@ -121,37 +117,6 @@ def share_partition_troubles(
         yield Trouble(Cause.LAG, (f"{first}.", begins), is_cause=not is_empty)
     yield from _waiting(at, share, each, around)
     yield from _lost(each)
-
-
-def refused_writes(
-    at: GroupFacts, place: PartitionFacts, around: ClusterContext, where: Collection[str] = WRITTEN_AT
-) -> Iterator[str]:
-    """Sentences that name the rules that may have refused or lost a write for a share partition."""
-    for each in refusing_rules(around, at.group, place.name, where):
-        rule = capital(rule_text(around, each.rule))
-        yield f"{rule} has hit {times(each.hits)}, and may have refused the state of {place.name} in group {at.group}."
-        if not each.spent:
-            yield f"Remove the rule: odradek fault clear {each.rule}"
-
-
-def refusing_rules(
-    around: ClusterContext, group: str, partition: str, where: Collection[str] = WRITTEN_AT
-) -> Iterator[FaultRule]:
-    """The rules with hits that may have refused or lost a step of a share partition (``orders-0``) at one of ``where``."""
-    topic, _, index = partition.rpartition("-")
-    for each in around.rules or ():
-        on, _, action = each.text.partition(" -> ")
-        point, *matchers = on.split() or [""]
-        named = dict(matcher.split("=", 1) for matcher in matchers if "=" in matcher)
-        if (
-            each.hits
-            and point in where
-            and action.startswith(("error", "lose"))
-            and fnmatchcase(group, named.get("group", "*"))
-            and fnmatchcase(topic, named.get("topic", "*"))
-            and named.get("partition", index) == index
-        ):
-            yield each
 
 
 def _waiting(
