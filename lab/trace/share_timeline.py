@@ -223,6 +223,7 @@ def in_order(found: Sequence[ShareEvent]) -> list[ShareEvent]:
     reached_us = 0
     keys: list[tuple[int, int, int, ShareEvent]] = []
     epochs: dict[int, int] = {}
+    answered_us: dict[int, int] = {}
     for each in logged:
         at_us = each.time_ms * 1000
         ack = next((ack for ack in waited if _waited_for(ack, each)), None) if each.ranges else None
@@ -234,12 +235,16 @@ def in_order(found: Sequence[ShareEvent]) -> list[ShareEvent]:
             epochs[id(ack)] = len(begins_us) - 1
             at_us = min(max(at_us, ack.arrived_us or 0), ack.at_us)
         reached_us = max(reached_us, at_us)
+        if ack is not None:
+            # A record's timestamp may be a millisecond ahead of the response.
+            answered_us[id(ack)] = max(ack.at_us, reached_us)
         keys.append((len(begins_us) - 1, reached_us, 1, each))
     epoch = next((epochs[id(each)] for each in reversed(others) if id(each) in epochs), None)
     for each in reversed(others):
         epoch = epochs.get(id(each), epoch)
         begun = sum(begin <= each.at_us + SLACK_MS * 1000 for begin in begins_us)
-        keys.append((max(0, begun - 1) if epoch is None else epoch, each.at_us, _rank(each), each))
+        in_epoch = max(0, begun - 1) if epoch is None else epoch
+        keys.append((in_epoch, answered_us.get(id(each), each.at_us), _rank(each), each))
     # The sort is stable: events of one response stay in their order.
     position = {id(each): index for index, each in enumerate(found)}
     return [

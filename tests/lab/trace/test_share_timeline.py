@@ -70,6 +70,12 @@ def test_a_state_that_a_rule_held_follows_the_hit() -> None:
     assert in_order([written, accept, hit]) == [hit, written, accept]
 
 
+def test_a_record_whose_timestamp_is_ahead_does_not_pass_the_responses() -> None:
+    first, written = stored("initialized", 7_001, 4), stored("acknowledged 0", 7_001, 5)
+    accept = acknowledged("accept 0", 7_000_100, 0, 0, 7_000_700)
+    assert in_order([accept, written, first]) == [first, written, accept]
+
+
 def test_states_keep_the_order_of_the_log_when_advanced_time_is_lost() -> None:
     first, last = stored("acquired", 50_000, 12), stored("available", 110_000, 13)
     taken, accept = acquired(50_500_000), acknowledged("accept 0", 51_000_000, 0, 0, 51_005_000)
