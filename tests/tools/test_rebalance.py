@@ -35,7 +35,7 @@ def join(cluster: Cluster, group: str, member_id: str = "") -> Any:
 
 
 def test_a_classic_group_rebalances_once_and_without_the_command(cluster: Cluster, run: Run) -> None:
-    group = "r1"
+    group = "b1"
     fetch_offsets(cluster, group)  # waits for the coordinator
     joined = join(cluster, group, join(cluster, group).member_id)
     sync = SyncGroupRequest(
@@ -60,15 +60,15 @@ def test_a_classic_group_rebalances_once_and_without_the_command(cluster: Cluste
 def test_a_group_of_the_consumer_protocol_gives_partitions_up_and_gets_them_back(
     cluster: Cluster, run: Run
 ) -> None:
-    group = "r2"
+    group = "b2"
     fetch_offsets(cluster, group)  # waits for the coordinator
-    run("topic", "create", "r2:2")
+    run("topic", "create", "b2:2")
     beat = ConsumerGroupHeartbeatRequest(
         group_id=group,
         member_id="one",
         member_epoch=0,
         rebalance_timeout_ms=30_000,
-        subscribed_topic_names=["r2"],
+        subscribed_topic_names=["b2"],
         topic_partitions=[],
     )
 
@@ -94,7 +94,7 @@ def test_a_group_of_the_consumer_protocol_gives_partitions_up_and_gets_them_back
 def test_without_members_there_is_nothing_to_rebalance(
     run: Run, refused: Callable[..., tuple[int, str]]
 ) -> None:
-    assert refused("group", "rebalance", "r3") == (1, "Error: there is no group r3\n")
-    run("produce", "r4", "a")
-    run("consume", "r4", "-g", "r4")
-    assert refused("group", "rebalance", "r4") == (1, "Error: group r4 has no members\n")
+    assert refused("group", "rebalance", "b3") == (1, "Error: there is no group b3\n")
+    run("produce", "b4", "a")
+    run("consume", "b4", "-g", "b4")
+    assert refused("group", "rebalance", "b4") == (1, "Error: group b4 has no members\n")
