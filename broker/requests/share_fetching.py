@@ -6,7 +6,7 @@ here: nothing else runs between the read of a partition and the acquisition of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +55,7 @@ class ShareFetching:
         self._settings: ShareGroupSettings = node.share.settings(wanted.group_id)
         self._managed: list[tuple[CachedSharePartition, ManagedSharePartition]] = []
         self._errors: dict[CachedSharePartition, ErrorCode] = {}
-        self._new: Collection[ManagedSharePartition] = ()
+        self._new: Set[ManagedSharePartition] = frozenset()
         """The share partitions whose next offset no fetch had seen before this one was ready."""
         self._was_ready = False
         if not wanted.records_max or not wanted.max_bytes:
@@ -96,7 +96,7 @@ class ShareFetching:
         """Whether to respond: MinBytes are available, or a read would fail (``DelayedShareFetch.tryComplete``)."""
         taken = self._taken()
         new = _with_new_offsets(taken)
-        self._new = [*self._new, *new] if self._was_ready else new
+        self._new = self._new | new if self._was_ready else new
         self._was_ready = self._is_enough(taken)
         return self._was_ready
 
@@ -134,7 +134,7 @@ class ShareFetching:
         """Read the partitions and acquire records, until MaxRecords are acquired."""
         answers: Answers = []
         # Kafka reads those with new offsets when it decides whether to respond, and appends them to the others.
-        new = self._new if self._was_ready else ()
+        new = self._new if self._was_ready else frozenset()
         taken = sorted(self._taken(), key=lambda each: each[1] in new)
         wanted = self._wanted
         records_left, bytes_left = wanted.records_max, wanted.max_bytes
@@ -236,11 +236,14 @@ class ShareFetching:
 
 def _with_new_offsets(
     taken: Sequence[tuple[CachedSharePartition, ManagedSharePartition]],
-) -> Collection[ManagedSharePartition]:
+) -> Set[ManagedSharePartition]:
     """Note the offsets to read next. Return the share partitions that had another one (Kafka: ``fetchOffsetMetadata``)."""
-    found = [managed for _, managed in taken if managed.seen_offset != managed.state.next_fetch_offset()]
-    for managed in found:
-        managed.seen_offset = managed.state.next_fetch_offset()
+    found = set()
+    for _, managed in taken:
+        offset = managed.state.next_fetch_offset()
+        if managed.seen_offset != offset:
+            managed.seen_offset = offset
+            found.add(managed)
     return found
 
 
