@@ -225,8 +225,8 @@ class ShareCoordinator(MetadataListener):
 
     def stored(self, key: SharePartitionKey) -> StoredState | None:
         """The state of a share partition; None if there is none, or if its shard is not loaded."""
-        shard = dict(self._runtime.items()).get(self.partition_for(key.coordinator_key))
-        found = None if shard is None or shard.is_loading else shard.state.offsets.get(key)
+        shard = self._runtime.get(self.partition_for(key.coordinator_key))
+        found = None if shard is None else shard.state.offsets.get(key)
         return None if found is None else found.stored
 
     def memory(self) -> Mapping[int, dict[str, object]]:
