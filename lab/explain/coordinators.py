@@ -160,13 +160,11 @@ def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] |
 def _rule_that_answers(name: str, error: str, around: ClusterContext) -> tuple[FaultRule, str] | None:
     """A rule with this error that has hits, and the API in the rule's text; None if there is no such rule."""
     for rule in around.rules or ():
-        on, _, action = rule.text.partition(" -> ")
-        api, *matchers = on.split() or [""]
-        matched = dict(each.split("=", 1) for each in matchers if "=" in each)
+        api, matched, action = rule.parts
         named = matched.get("transactional_id")
         if "group" in matched:
             named = f"group {matched['group']}"
         is_named = named is None or fnmatchcase(name, named)
-        if rule.hits and action.strip() == f"error {error}" and is_named:
+        if rule.hits and action == f"error {error}" and is_named:
             return rule, api
     return None

@@ -40,6 +40,13 @@ class FaultRule:
     spent: bool
     """Whether the rule can have no further hits. It may still hold requests."""
 
+    @property
+    def parts(self) -> tuple[str, dict[str, str], str]:
+        """The API or injection point of the rule's text, its conditions of the form NAME=VALUE, and its action."""
+        on, _, action = self.text.partition(" -> ")
+        where, *conditions = on.split() or [""]
+        return where, dict(each.split("=", 1) for each in conditions if "=" in each), action.strip()
+
 
 @slotted(frozen=True, kw_only=True)
 class Refusal:

@@ -30,9 +30,7 @@ def refusing_rules(
     """The rules with hits that may have refused or lost a step of a share partition (``orders-0``) at one of ``where``."""
     topic, _, index = partition.rpartition("-")
     for each in around.rules or ():
-        on, _, action = each.text.partition(" -> ")
-        point, *matchers = on.split() or [""]
-        named = dict(matcher.split("=", 1) for matcher in matchers if "=" in matcher)
+        point, named, action = each.parts
         if (
             each.hits
             and point in where

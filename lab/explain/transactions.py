@@ -334,9 +334,7 @@ def _suspects(around: ClusterContext, at: TransactionFacts) -> list[FaultRule]:
 
 
 def _may_take(rule: FaultRule, at: TransactionFacts) -> bool:
-    on, _, action = rule.text.partition(" -> ")
-    where, *matchers = on.split() or [""]
-    named = dict(each.split("=", 1) for each in matchers if "=" in each)
+    where, named, action = rule.parts
     topics = {each.rpartition("-")[0] for each in at.partitions}
     return (
         where in ("txn.marker", "WriteTxnMarkers")
