@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -44,14 +43,13 @@ def _summary(cluster: Cluster, group_id: str, topic: str, index: int) -> SharePa
     else:
         node, managed = found
         start, count = managed.state.start_offset, managed.state.delivery_complete_count
-        shown = islice(records_in_flight(node, managed), RANGES_MAX)
         summary = SharePartitionSummary(
             topic=topic,
             partition=index,
             is_loaded=True,
             end_offset=managed.state.end_offset,
             records=records_by_state(managed),
-            in_flight=[record_range(each, now_ms) for each, now_ms in shown],
+            in_flight=[record_range(node, each) for each in islice(managed.state.in_flight(), RANGES_MAX)],
         )
     summary.start_offset = None if start < 0 else start
     summary.delivery_complete_count = None if count < 0 else count
@@ -92,13 +90,6 @@ def stored_state(cluster: Cluster, group_id: str, topic: str, index: int) -> Sto
     return None if at is None or node is None else node.share_coordinator.stored(at[0])
 
 
-def records_in_flight(node: Node, managed: ManagedSharePartition) -> Iterator[tuple[InFlight, float]]:
-    """The ranges in flight, each with the time of the leader's clock."""
-    now_ms = node.clock.now_ms(Domain.GROUPS)
-    for each in managed.state.in_flight():
-        yield each, now_ms
-
-
 def records_by_state(managed: ManagedSharePartition) -> dict[str, int]:
     """Number of records in flight by state."""
     counts: Counter[RecordState] = Counter()
@@ -107,7 +98,9 @@ def records_by_state(managed: ManagedSharePartition) -> dict[str, int]:
     return {state.name.capitalize(): counts[state] for state in RecordState if counts[state]}
 
 
-def record_range(each: InFlight, now_ms: float) -> RecordRange:
+def record_range(leader: Node, each: InFlight) -> RecordRange:
+    """A range in flight. The rest of its lock is measured by the clock of the leader."""
+    now_ms = leader.clock.now_ms(Domain.GROUPS)
     return RecordRange(
         first_offset=each.first_offset,
         last_offset=each.last_offset,

@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.clock import Domain
 from broker.cluster import Cluster
 from broker.groups.share.group import ShareGroup
 from broker.metadata.features import SHARE_VERSION
 from broker.metadata.topics import SHARE_GROUP_STATE
+from broker.node import Node
 from broker.share.dead_letters import Attempt
 from broker.share.manager import DEAD_LETTERS_SINCE
 from broker.share.partition import InFlight
@@ -32,7 +32,6 @@ from lab.views.shares import (
     managed_at,
     record_range,
     records_by_state,
-    records_in_flight,
     stored_state,
 )
 
@@ -93,16 +92,17 @@ def _partition(
     )
     if found is None:
         return facts
-    partition = found[1].state
+    leader, managed = found
+    partition = managed.state
     return replace(
         facts,
         start_offset=partition.start_offset,
         end_offset=partition.end_offset,
         delivery_complete_count=partition.delivery_complete_count,
         next_offset=partition.next_fetch_offset(),
-        records=records_by_state(found[1]),
-        in_flight=tuple(_in_flight(*each) for each in islice(records_in_flight(*found), RANGES_MAX)),
-        dead_letters=tuple(_dead_letters(each) for each in found[1].attempts),
+        records=records_by_state(managed),
+        in_flight=tuple(_in_flight(leader, each) for each in islice(partition.in_flight(), RANGES_MAX)),
+        dead_letters=tuple(_dead_letters(each) for each in managed.attempts),
     )
 
 
@@ -114,8 +114,8 @@ def _initialization(cluster: Cluster, group: ShareGroup, at: PartitionFacts) -> 
     return "not initialized"
 
 
-def _in_flight(each: InFlight, now_ms: float) -> InFlightFacts:
-    form = record_range(each, now_ms)
+def _in_flight(leader: Node, each: InFlight) -> InFlightFacts:
+    form = record_range(leader, each)
     return InFlightFacts(
         first_offset=form.first_offset,
         last_offset=form.last_offset,
@@ -145,9 +145,9 @@ def record_facts(
     """The state of one record in the leader's memory; if the share partition is not loaded, its stored state."""
     found = managed_at(cluster, group_id, topic, index)
     if found is not None:
-        node, managed = found
+        leader, managed = found
         each = managed.state.describe(offset)
-        return None if each is None else _in_flight(each, node.clock.now_ms(Domain.GROUPS))
+        return None if each is None else _in_flight(leader, each)
     stored = stored_state(cluster, group_id, topic, index)
     for first, last, state, count in () if stored is None else stored.batches:
         if stored is not None and max(first, stored.start_offset) <= offset <= last:
