@@ -222,8 +222,8 @@ def in_order(found: Sequence[ShareEvent]) -> list[ShareEvent]:
     begins_us: list[int] = []
     reached_us = 0
     keys: list[tuple[int, int, int, ShareEvent]] = []
-    epochs: dict[int, int] = {}
-    answered_us: dict[int, int] = {}
+    answered: dict[int, tuple[int, int]] = {}
+    """By the id of an acknowledgement with a written state: its epoch, and a time that is not before the state's."""
     for each in logged:
         at_us = each.time_ms * 1000
         ack = next((ack for ack in waited if _waited_for(ack, each)), None) if each.ranges else None
@@ -231,20 +231,18 @@ def in_order(found: Sequence[ShareEvent]) -> list[ShareEvent]:
             begins_us.append(at_us)
             reached_us = at_us
         if ack is not None:
-            waited.remove(ack)
-            epochs[id(ack)] = len(begins_us) - 1
             at_us = min(max(at_us, ack.arrived_us or 0), ack.at_us)
         reached_us = max(reached_us, at_us)
         if ack is not None:
+            waited.remove(ack)
             # A record's timestamp may be a millisecond ahead of the response.
-            answered_us[id(ack)] = max(ack.at_us, reached_us)
+            answered[id(ack)] = (len(begins_us) - 1, max(ack.at_us, reached_us))
         keys.append((len(begins_us) - 1, reached_us, 1, each))
-    epoch = next((epochs[id(each)] for each in reversed(others) if id(each) in epochs), None)
+    epoch = next((answered[id(each)][0] for each in reversed(others) if id(each) in answered), None)
     for each in reversed(others):
-        epoch = epochs.get(id(each), epoch)
+        epoch, at_us = answered.get(id(each), (epoch, each.at_us))
         begun = sum(begin <= each.at_us + SLACK_MS * 1000 for begin in begins_us)
-        in_epoch = max(0, begun - 1) if epoch is None else epoch
-        keys.append((in_epoch, answered_us.get(id(each), each.at_us), _rank(each), each))
+        keys.append((max(0, begun - 1) if epoch is None else epoch, at_us, _rank(each), each))
     # The sort is stable: events of one response stay in their order.
     position = {id(each): index for index, each in enumerate(found)}
     return [
