@@ -106,6 +106,12 @@ def listed_group(cluster: Cluster, group: str) -> Listed | None:
     return cluster.retrying(ask)
 
 
+def is_share_group(cluster: Cluster, group: str) -> bool:
+    """Whether the group exists, and is a share group."""
+    listed = listed_group(cluster, group)
+    return listed is not None and listed.group_type.lower() == "share"
+
+
 def _groups_of(cluster: Cluster, node_id: int) -> list[Listed]:
     response = cluster.ask_node(node_id, "list_groups", ListGroupsRequest())
     check(response.error_code, f"the groups of node {node_id}")

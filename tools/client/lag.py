@@ -6,18 +6,18 @@ from collections.abc import Collection
 from typing import Any
 
 from tools.client.cluster import Cluster
-from tools.client.groups import describe_group, fetch_offsets, unstable_partitions
+from tools.client.groups import Group, fetch_offsets, unstable_partitions
 from tools.client.offsets import LATEST, READ_COMMITTED, list_offset
 
 
-def lag_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    """One dict for each partition of a group: committed offset, log offsets, lag, and the assigned member.
+def lag_of(cluster: Cluster, group: Group) -> list[dict[str, Any]]:
+    """One dict for each partition of a classic or consumer group: committed offset, log offsets, lag, assigned member.
 
     The partitions are those with a committed offset, those assigned to a member, and those for which an open transaction
     has a pending offset. ``committed_offset`` and ``lag`` are None if nothing is committed yet.
     """
-    owners, offsets = describe_group(cluster, name).owners, fetch_offsets(cluster, name)
-    pending = _pending(cluster, name, {topic for topic, _ in {*owners, *offsets}})
+    owners, offsets = group.owners, fetch_offsets(cluster, group.group_id)
+    pending = _pending(cluster, group.group_id, {topic for topic, _ in {*owners, *offsets}})
     found = []
     for topic, partition in sorted({*owners, *offsets, *pending}):
         where = (topic, partition)

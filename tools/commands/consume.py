@@ -17,7 +17,7 @@ from protocol.compression import CODEC_NAMES
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.fetching import FETCH_WAIT_MS, Reader, Seen
-from tools.client.groups import commit_offsets, listed_group, stable_offsets
+from tools.client.groups import commit_offsets, is_share_group, stable_offsets
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offset
 from tools.commands.common import HELP_NAMES, on_a_cluster, say_json
 from tools.explain.hidden import Hidden, Stops, hidden_from, sentences, with_owners
@@ -124,10 +124,9 @@ def consume(
 
 
 def _committed(cluster: Cluster, group: str, where: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    listed = listed_group(cluster, group)
-    if listed is not None and listed.group_type.lower() == "share":
+    if is_share_group(cluster, group):
         raise ToolError(
-            f"group {group} is of the type {listed.group_type}; only groups with committed offsets can be given"
+            f"group {group} is of the type share; only groups with committed offsets can be given"
         )
     return stable_offsets(cluster, group, where)
 

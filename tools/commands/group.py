@@ -18,8 +18,8 @@ from tools.client.groups import (
     delete_group,
     describe_group,
     fetch_offsets,
+    is_share_group,
     list_groups,
-    listed_group,
     remove_members,
 )
 from tools.client.lag import lag_of
@@ -128,7 +128,7 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
         shares = share_partitions(cluster, name, described.shares)
         say_json(shares) if as_json else say_shares(shares)
         return
-    found = lag_of(cluster, name)
+    found = lag_of(cluster, described)
     if not found:
         raise no_such("group", name, f"group {name} has no committed offsets")
     if as_json:
@@ -223,8 +223,7 @@ def reset(
 
 def _shares_without_members(cluster: Cluster, name: str) -> Collection[tuple[str, int]] | None:
     """The partitions of a share group; None for groups of other types. Raises ``ToolError`` if it has members."""
-    listed = listed_group(cluster, name)
-    if listed is None or listed.group_type.lower() != "share":
+    if not is_share_group(cluster, name):
         return None
     found = describe_group(cluster, name)
     if found.members:

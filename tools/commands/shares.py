@@ -40,14 +40,8 @@ def share_partitions(
         shown = {} if remote is None else remote.client.get(f"/v1/groups/{in_path(group)}")["summary"]
     except OdradekError:
         shown = {}  # an older broker, or a proxy
-    return [
-        *(
-            {
-                **found,
-                **{(each["topic"], each["partition"]): each for each in shown.get("shares", ())},
-            }.values()
-        )
-    ]
+    found |= {(each["topic"], each["partition"]): each for each in shown.get("shares", ())}
+    return list(found.values())
 
 
 def say_shares(partitions: Sequence[dict[str, Any]]) -> None:
