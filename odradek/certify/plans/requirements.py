@@ -43,16 +43,8 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
         *("add-instance", "remove-instance"),
     ),
     "ShareFetch": (
-        *(
-            *_DEATHS,
-            "abort-input",
-            "kill-between",
-            "retriable-error",
-            "freeze",
-            "expire-locks",
-            "late-records",
-        ),
-        *("add-instance", "remove-instance"),
+        *(*_DEATHS, "abort-input", "kill-between", "retriable-error", "freeze", "expire-locks"),
+        *("late-records", "add-instance", "remove-instance"),
     ),
     "ShareGroupHeartbeat": (
         "kill-before",
@@ -127,14 +119,8 @@ _REQUEST_ORDER: Final = tuple(NEEDED)
 _FAULT_ORDER: Final = (
     *("kill-after", "lose-answer", "abort-input", "kill-before", "silent-answer", "kill-between"),
     *("abortable-error", "fatal-error", "freeze", "second-copy", "add-instance", "retriable-error"),
-    *(
-        "expire-locks",
-        "late-records",
-        "time-out-transaction",
-        "time-out-session",
-        "remove-instance",
-        "freeze-between",
-    ),
+    *("expire-locks", "late-records", "time-out-transaction", "time-out-session", "remove-instance"),
+    "freeze-between",
 )
 
 
