@@ -94,9 +94,8 @@ class Judge:
         """
         failures = {each.kind for each in self(outputs) if each.kind.is_failure}
         if self.delivery is Delivery.AT_LEAST_ONCE:
-            failures.discard(
-                Kind.DUPLICATED
-            )  # the trace shows at the end of the run whether they are allowed
+            # At the end of the run the trace shows whether they are allowed.
+            failures.discard(Kind.DUPLICATED)
         if failures and self.may_come_late and failures <= self._may_be_mended:
             return None
         return not failures

@@ -117,12 +117,15 @@ class Foreign:
         """Do nothing: no fault kills a node of this cluster."""
 
     def _create(self, names: Collection[str]) -> None:
+        by_settings: dict[tuple[str, ...], list[str]] = {}
         for name in names:
             count, _, configs = self._topics[name].partition(":")
             # A comma that is not followed by a name belongs to the value, as in `odradek serve --topic`.
             settings = [word for each in re.split(r",(?=[a-z.]+=)", configs) if each for word in ("-c", each)]
-            self._tool("topic", "create", f"{name}:{count or 1}", *settings)
-            self._created += [name] if name not in self._created else []
+            by_settings.setdefault(tuple(settings), []).append(f"{name}:{count or 1}")
+        for options, wanted in by_settings.items():
+            self._tool("topic", "create", *wanted, *options)
+        self._created += [name for name in names if name not in self._created]
 
     def _delete(self, names: Collection[str]) -> None:
         if names:
