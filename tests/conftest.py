@@ -14,6 +14,7 @@ from compiled.finder import use_python
 from tests.support.children import reset_signals
 from tests.support.deadlines import TEST_S
 from tests.support.docker_socket import engine
+from tests.support.postgres import PostgresServer
 from tests.support.postgres import programs as postgres_programs
 
 pytest_plugins = [
@@ -100,6 +101,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     note_left_out(left_out)
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[PostgresServer, None, None]:
+    """A PostgreSQL server for all tests of this worker. A test uses databases or tables of its own names."""
+    with PostgresServer() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

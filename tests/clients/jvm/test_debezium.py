@@ -16,7 +16,7 @@ from tests.clients.jvm.test_connect import ConnectLoop, Worker
 from tests.support.broker import StartBroker
 from tests.support.clients import eventually, values
 from tests.support.jvm import jvm_program
-from tests.support.postgres import Postgres
+from tests.support.postgres import DATABASE, PASSWORD, USER, PostgresServer
 
 pytestmark = [pytest.mark.foreign, pytest.mark.client("Debezium")]
 
@@ -39,7 +39,7 @@ class DebeziumLoop(ConnectLoop):
 
     def open(self) -> None:
         self._databases = ExitStack()
-        self.database = self._databases.enter_context(Postgres())
+        self.database = self._databases.enter_context(PostgresServer())
         self.database.execute("CREATE TABLE orders (id bigint PRIMARY KEY)")
         self.database.execute(
             f"INSERT INTO orders SELECT -i FROM generate_series(1, {len(self.before)}) AS i"
@@ -66,9 +66,9 @@ class DebeziumLoop(ConnectLoop):
                 "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
                 "database.hostname": "127.0.0.1",
                 "database.port": str(self.database.port),
-                "database.user": "postgres",
-                "database.password": "none",
-                "database.dbname": "postgres",
+                "database.user": USER,
+                "database.password": PASSWORD,
+                "database.dbname": DATABASE,
                 "plugin.name": "pgoutput",
                 "topic.prefix": "shop",
                 "table.include.list": "public.orders",
