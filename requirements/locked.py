@@ -20,7 +20,7 @@ LOCK: Final = Path(__file__).with_name("lock.txt")
 TAKEN_BY: Final = "    # for: "
 
 # The extras and dependency groups of pyproject.toml in each environment, besides the package's own dependencies.
-DEV: Final = "demo audit security telemetry otel test check"
+DEV: Final = "demo audit postgres http security telemetry otel test check"
 EXTRAS: Final = {
     "dev": DEV,
     "runtime": "",

@@ -49,6 +49,13 @@ class Exchange:
     answer: Mapping[str, Any] | None
     outcome: str
     line: str
+    answered_us: int = 0
+    """Time of the response in us since the epoch; 0 if there is none."""
+
+    @property
+    def service(self) -> str:
+        """The service besides Kafka that got the request, such as ``postgres``; empty for Kafka."""
+        return self.api.partition(":")[0] if ":" in self.api else ""
 
     @property
     def is_answered(self) -> bool:
@@ -111,6 +118,7 @@ def _exchange(entry: Entry) -> Exchange:
         answer=answer,
         outcome=entry["outcome"],
         line=entry.get("line", ""),
+        answered_us=entry["arrived_us"] + took_us if (took_us := entry.get("took_us")) else 0,
     )
 
 

@@ -240,7 +240,7 @@ def _judged_alone(workload: Workload, run: Run) -> None:
     elif not run.outputs.committed:
         topics = sorted({name for each in run.trace if each.api == "Produce" for name in each.topics})
         wrote = f"it wrote to {', '.join(topics)}" if topics else "it wrote nothing"
-        outputs = ", ".join(workload.outputs)
+        outputs = ", ".join(workload.output_names)
         said = [f"without faults the job wrote no committed record to {outputs}: {wrote}"]
         if share_groups.consumes(run.trace, workload.inputs):
             said.append(_BEGINS)
@@ -294,7 +294,7 @@ def _learn(stage: Stage, certificate: Certificate, runs: tuple[Run, Run], ignore
 
 
 def seen(workload: Workload, run: Run) -> Evidence:
-    outputs = frozenset(workload.outputs)
+    outputs = frozenset(workload.output_names)
     return Evidence(run.trace, workload.inputs, outputs, not run.clock_was_moved)
 
 

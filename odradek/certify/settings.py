@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -15,6 +16,8 @@ from odradek.certify.judging.comparison import Compare
 from odradek.certify.judging.rows import ALL_HEADERS, ON_DEMAND
 from odradek.certify.outcome import ACCEPTABLE, Verdict
 from odradek.certify.plans.faults import BY_NAME
+from odradek.certify.services import specs
+from odradek.certify.services.specs import StageSpec
 from odradek.certify.workload import Delivery, Seed, Until, Workload, read_expected, read_seeds
 from odradek.durations import seconds
 from odradek.nearest import nearest as nearest_of
@@ -28,6 +31,7 @@ NAMES: Final = (
     *("check", "restart", "grace"),
     *("nodes", "upstream", "set", "patience", "budget", "seed", "stages", "failures", "report"),
     *("profile", "accept", "leave-out", "group-config", "delivery", "allow-rejected"),
+    *("stage", "stage-setup", "input"),
 )
 
 
@@ -51,17 +55,20 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     ``directory`` is the base of relative paths, and the job's working directory. Raises ``ValueError`` for invalid options.
     """
     topics = [_topic(each) for each in _several(options.get("topic"))]
-    outputs = _several(options.get("output"))
+    stages = _stages(options, directory)
+    said = _several(options.get("output"))
+    outputs = [each for each in said if not specs.is_service(each)]
+    service_outputs = [specs.parse_output(each, stages) for each in said if specs.is_service(each)]
     if not options.get("job") and not options.get("job-container"):
         raise ValueError("--job is missing: the command to certify")
     check = options.get("check")
-    if not outputs and not check:
+    if not said and not check:
         raise ValueError("--output is missing: the topics that the job writes (not needed with a --check)")
     seeds: list[Seed] = []
-    for said in _several(options.get("seed-records")):
-        topic, _, path = said.partition("=")
+    for each in _several(options.get("seed-records")):
+        topic, _, path = each.partition("=")
         if not path:
-            raise ValueError(f"--seed-records {said!r}: expected TOPIC=FILE")
+            raise ValueError(f"--seed-records {each!r}: expected TOPIC=FILE")
         seeds += read_seeds(topic, _existing("--seed-records", directory / path))
     _check_topics(
         topics,
@@ -73,10 +80,16 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     expect = options.get("expect")
     if check == "":
         raise ValueError("--check is empty: expected a command")
-    expected = read_expected(_existing("--expect", directory / expect), outputs) if expect else None
+    expected = (
+        read_expected(
+            _existing("--expect", directory / expect), [*outputs, *(each.label for each in service_outputs)]
+        )
+        if expect
+        else None
+    )
     until = named("--until", Until.parse, options.get("until") or "auto")
     found = Workload(
-        command=_command(options, directory),
+        command=_command(options, directory, stages),
         outputs=tuple(outputs),
         topics=tuple(topics),
         seeds=tuple(seeds),
@@ -84,7 +97,7 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         restarts=_restarts(options.get("restart"), until),
         grace_s=named("--grace", seconds, options["grace"]) if options.get("grace") else None,
         until=until,
-        compare=_compare(options, has_outputs=bool(outputs)),
+        compare=_compare(options, has_outputs=bool(said)),
         compare_also=_also(options),
         ignored=_ignored(options, expected),
         nodes=int(options.get("nodes") or 1),
@@ -94,6 +107,9 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         delivery=_delivery(options.get("delivery")),
         may_reject=bool(options.get("allow-rejected")),
         expected=expected,
+        stages=stages,
+        service_outputs=tuple(service_outputs),
+        feeds=tuple(specs.parse_input(each, directory, stages) for each in _several(options.get("input"))),
         check=check,
         left_out=_left_out(_several(options.get("leave-out"))),
         patience_s=named("--patience", seconds, options["patience"]) if options.get("patience") else None,
@@ -104,9 +120,28 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     return found
 
 
-def _command(options: Mapping[str, Any], directory: Path) -> Command:
+def _stages(options: Mapping[str, Any], directory: Path) -> tuple[StageSpec, ...]:
+    setups = {}
+    for said in _several(options.get("stage-setup")):
+        name, equals, path = said.partition("=")
+        if not equals:
+            raise ValueError(f"--stage-setup {said!r}: expected NAME=FILE")
+        setups[name] = _existing("--stage-setup", directory / path)
+    stages = [named("--stage", StageSpec.parse, each) for each in _several(options.get("stage"))]
+    names = [each.name for each in stages]
+    for name in [*setups, *(each for each in names if names.count(each) > 1)]:
+        if name not in names:
+            raise ValueError(f"--stage-setup {name}: no --stage has this name (known: {', '.join(names)})")
+        if names.count(name) > 1:
+            raise ValueError(f"--stage {name} is there twice: name the second one, as in {name}.second=...")
+    return tuple(replace(each, setup=setups.get(each.name)) for each in stages)
+
+
+def _command(options: Mapping[str, Any], directory: Path, stages: Sequence[StageSpec]) -> Command:
     image = options.get("job-container")
-    return Command.parse(options.get("job") or (), directory, container.parse(image) if image else ())
+    placeholders = [specs.PORT, *(name for each in stages for name in each.placeholders)]
+    command = options.get("job") or ()
+    return Command.parse(command, directory, container.parse(image) if image else (), placeholders)
 
 
 def named(option: str, parse: Callable[[str], _T], said: object) -> _T:

@@ -13,6 +13,7 @@ from odradek.certify.jobs.command import Command
 from odradek.certify.jobs.restarts import ALWAYS, ON_FAILURE, Restart
 from odradek.certify.judging.comparison import Compare
 from odradek.certify.runs.until import Until as Until
+from odradek.certify.services.specs import Feed, ServiceOutput, StageSpec
 from odradek.topics import Record
 
 DEADLINE_FACTOR: Final = 5.0
@@ -44,6 +45,7 @@ class Workload:
 
     command: Command
     outputs: tuple[str, ...]
+    """The topics that the job writes."""
     topics: tuple[str, ...] = ()
     """Topics in the format of ``odradek serve``: ``in:4``."""
     seeds: tuple[Seed, ...] = ()
@@ -71,6 +73,12 @@ class Workload:
     """The expected outputs; None if a run without faults determines them."""
     check: str | None = None
     """A command that gets the outputs as NDJSON, and whose exit code shows whether they are correct."""
+    stages: tuple[StageSpec, ...] = ()
+    """Services besides Kafka, each behind a proxy."""
+    service_outputs: tuple[ServiceOutput, ...] = ()
+    """Outputs that are not topics."""
+    feeds: tuple[Feed, ...] = ()
+    """Inputs that are not topics."""
     left_out: frozenset[str] = frozenset()
     """Faults that are not tried."""
     patience_s: float | None = None
@@ -87,6 +95,11 @@ class Workload:
         if self.restarts is not None:
             return self.restarts
         return ON_FAILURE if until.what in ("exit", "auto") else ALWAYS
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of all outputs in findings: topics, then the labels of the others."""
+        return *self.outputs, *(each.label for each in self.service_outputs)
 
     @property
     def inputs(self) -> frozenset[str]:

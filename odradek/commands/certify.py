@@ -52,7 +52,31 @@ _WRITES_EVERY_S: Final = 10.0
     metavar="TOPIC=FILE",
     help="Input records to write before the start, NDJSON.",
 )
-@click.option("--output", multiple=True, metavar="TOPIC", help="Topic that the job writes.")
+@click.option(
+    "--output",
+    multiple=True,
+    metavar="TOPIC",
+    help="What the job writes: a topic, postgres:SELECT ..., http:POST /path, or files:PATTERN.",
+)
+@click.option(
+    "--stage",
+    multiple=True,
+    metavar="NAME=ADDRESS",
+    help="A service besides Kafka, behind a proxy that injects faults: postgres=DSN, http=URL, tcp=HOST:PORT. The job "
+    "reaches it at {postgres}, {http}, {tcp}.",
+)
+@click.option(
+    "--stage-setup",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="SQL script that prepares the database with which each run begins.",
+)
+@click.option(
+    "--input",
+    multiple=True,
+    metavar="NAME:WHERE=FILE",
+    help="Input that is not in a topic: postgres:TABLE=FILE, http:POST URL=FILE, files:DIRECTORY=FOLDER.",
+)
 @click.option(
     "--until",
     metavar="WHEN",

@@ -82,16 +82,24 @@ class Command:
 
     @classmethod
     def parse(
-        cls, text: str | Sequence[str], directory: Path | None = None, container: Sequence[str] = ()
+        cls,
+        text: str | Sequence[str],
+        directory: Path | None = None,
+        container: Sequence[str] = (),
+        placeholders: Sequence[str] = (),
     ) -> Command:
-        """Parse a command. Raises ``ValueError`` if it is empty, has an unclosed quote or an unknown placeholder."""
+        """Parse a command. Raises ``ValueError`` if it is empty, has an unclosed quote or an unknown placeholder.
+
+        ``placeholders`` are known in addition to `PLACEHOLDERS`.
+        """
+        known = (*PLACEHOLDERS, *placeholders)
         if not isinstance(text, str):
             words = list(text)
-            _refuse_unknown(_in_words(words))
+            _refuse_unknown(_in_words(words), known)
             return _of_words(words, directory, (), container)
         text = text.strip()
         words = shlex.split(text)
-        _refuse_unknown(_in_text(text))
+        _refuse_unknown(_in_text(text), known)
         if not _needs_shell(text, words):
             assigned = list(_assignments(words))
             return _of_words(words[len(assigned) :], directory, assigned, container)
@@ -271,17 +279,17 @@ def _in_text(text: str) -> Iterator[tuple[str, bool]]:
         yield found[1], not quotes.get(found.start(), "'")
 
 
-def _refuse_unknown(found: Iterator[tuple[str, bool]]) -> None:
+def _refuse_unknown(found: Iterator[tuple[str, bool]], placeholders: Sequence[str]) -> None:
     """Raise ``ValueError`` for a name in ``found`` that is no placeholder, but resembles one or is meant as one.
 
     ``found`` are pairs (name, is_meant), see `_in_words` and `_in_text`.
     """
     for name, is_meant in found:
-        if name in PLACEHOLDERS:
+        if name in placeholders:
             continue
-        near = nearest(name.lower(), PLACEHOLDERS, _NEAR)
+        near = nearest(name.lower(), placeholders, _NEAR)
         if near:
             raise ValueError(f"the job's command: unknown placeholder {{{name}}}; did you mean {{{near}}}?")
         if is_meant:
-            known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+            known = ", ".join(f"{{{each}}}" for each in placeholders)
             raise ValueError(f"the job's command: unknown placeholder {{{name}}} (known: {known})")

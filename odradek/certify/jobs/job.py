@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import threading
 import time
@@ -26,6 +27,7 @@ GRACE_SHARE: Final = 0.2
 LINES: Final = 12
 """Number of last lines kept of an instance that has ended."""
 _PAUSE_S: Final = 0.01
+_VARIABLE: Final = re.compile(r"\W")
 _TAIL_BYTES: Final = 8000
 
 
@@ -106,7 +108,7 @@ class Job:
 
     def start(self, number: int) -> Instance:
         values = {**self._values, "instance": str(number)}
-        variables = {f"ODRADEK_{name.upper()}": value for name, value in values.items()}
+        variables = {f"ODRADEK_{_VARIABLE.sub('_', name).upper()}": value for name, value in values.items()}
         variables["KAFKA_BOOTSTRAP_SERVERS"] = values["bootstrap"]
         log = self._log(number)
         with self._lock:

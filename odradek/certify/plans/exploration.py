@@ -19,7 +19,7 @@ from itertools import product
 from random import Random
 from typing import Final
 
-from odradek.certify.plans import requirements
+from odradek.certify.plans import at_services, requirements
 from odradek.certify.plans.faults import BY_NAME, DELAYS_MS, FAULTS, Fault, Reach, applicable, pointless
 from odradek.certify.plans.moments import Moment, MomentClass, classes
 from odradek.certify.plans.plan import Cell, Injection, Plan, single
@@ -138,7 +138,8 @@ class Exploration:
         for _ in range(draws):
             for cell, state in list(self.cells.items()):
                 kind, name = cell
-                is_busy = kind.on in INSTANTS and kind.phase != "nothing"
+                is_busy = _is_decisive(kind) if at_services.service_of(kind.on) else kind.on in INSTANTS
+                is_busy = is_busy and kind.phase != "nothing"
                 if is_busy and BY_NAME[name].is_between and state is not Coverage.FAILED:
                     yield self._at(cell)
 
@@ -170,7 +171,7 @@ class Exploration:
             for fault in FAULTS:
                 for kind in self._members if fault.is_slow is is_slow else ():
                     is_open = self.cells.get((kind, fault.name)) is Coverage.UNTRIED
-                    if is_open and (kind.on in DECISIVE) is is_decisive:
+                    if is_open and _is_decisive(kind) is is_decisive:
                         yield self._at((kind, fault.name))
 
     def _again(self) -> Iterator[Plan]:
@@ -206,7 +207,8 @@ class Exploration:
         random = Random(f"{self.seed}/pairs")
         random.shuffle(clean)
         covered: set[frozenset[object]] = set()
-        for one, two in product(clean, clean):
+        pairs = sorted(product(clean, clean), key=lambda each: not _are_of_two_ends(*each))
+        for one, two in pairs:
             together: set[frozenset[object]] = {frozenset({one[0], two[0]}), frozenset({one[1], two[1]})}
             if one[0] != two[0] and not together <= covered:
                 covered |= together
@@ -236,3 +238,15 @@ class Exploration:
                 for kind, name in cells
             )
         )
+
+
+def _is_decisive(kind: MomentClass) -> bool:
+    """Whether the request fetches offsets, writes or commits: at Kafka, or at another service."""
+    if at_services.service_of(kind.on):
+        return at_services.is_decisive(kind.on, kind.phase)
+    return kind.on in DECISIVE
+
+
+def _are_of_two_ends(one: Cell, two: Cell) -> bool:
+    """Whether the requests of the two cells go to different services, or one of them to Kafka."""
+    return at_services.service_of(one[0].on) != at_services.service_of(two[0].on)

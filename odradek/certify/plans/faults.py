@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from odradek.certify.plans import at_services
 from odradek.certify.plans.moments import READS, Moment
 
 
@@ -255,6 +256,35 @@ FAULTS: Final = (
     ),
     Fault("expire-ids", "transactional ids expire before the request", "hold", Act.EXPIRE_IDS, Reach.BROKER),
     Fault(
+        "serialization-failure",
+        "PostgreSQL rejects the statement: could not serialize access (SQLSTATE 40001)",
+        "error 40001",
+    ),
+    Fault("deadlock", "PostgreSQL rejects the statement: deadlock detected (SQLSTATE 40P01)", "error 40P01"),
+    Fault(
+        "admin-shutdown",
+        "PostgreSQL ends the session instead of executing the statement (SQLSTATE 57P01)",
+        "error 57P01",
+    ),
+    Fault("too-many-requests", "the service rejects the request: 429 with Retry-After", "error 429"),
+    Fault("server-error", "the service rejects the request: 500", "error 500"),
+    Fault("unavailable", "the service rejects the request: 503 with Retry-After", "error 503"),
+    Fault(
+        "late-answer",
+        "the service handles the request, and its response comes late, or after the client has given up",
+        "late-answer",
+    ),
+    Fault(
+        "restart-service",
+        "the service restarts before the request: it ends all sessions, and refuses connections for a moment",
+        "restart",
+    ),
+    Fault(
+        "empty-pool",
+        "all connections of the job to the service are closed before the request",
+        "close-all",
+    ),
+    Fault(
         "silent-answer",
         "the response never arrives, and the connection stays open",
         "lose-answer silent",
@@ -267,6 +297,13 @@ FAULTS: Final = (
         is_slow=True,
     ),
 )
+AT_SERVICES: Final = frozenset(
+    {
+        *("serialization-failure", "deadlock", "admin-shutdown", "too-many-requests", "server-error"),
+        *("unavailable", "late-answer", "restart-service", "empty-pool"),
+    }
+)
+"""Names of the faults that only services besides Kafka have."""
 BY_NAME: Final = {each.name: each for each in FAULTS}
 DELAYS_MS: Final = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
 """Delays after a response, of which a fault between two requests gets a random one.
@@ -295,6 +332,10 @@ _OF_MEMBERS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat", "ShareGro
 def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
     """Whether the fault is meaningful at this moment, in a cluster with this many nodes."""
     if nodes < fault.min_nodes:
+        return False
+    if moment.service:
+        return at_services.applies(fault.name, moment.on, moment.phase)
+    if fault.name in AT_SERVICES:
         return False
     if moment.is_step:
         return fault.act is Act.START_NODE

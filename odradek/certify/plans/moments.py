@@ -16,6 +16,7 @@ from typing import Final
 
 from odradek.certify import share_groups
 from odradek.certify.exchanges import Exchange, batches
+from odradek.certify.plans.at_services import service_of
 
 # APIs that are called repeatedly and change nothing durable.
 READS: Final = frozenset({"Fetch", "Metadata", "ApiVersions", "ListOffsets", "Heartbeat", "FindCoordinator"})
@@ -32,7 +33,7 @@ class MomentClass:
     """A class of equivalent moments: the same API or step, in the same phase."""
 
     on: str
-    """An API or a step, in the syntax of fault rules."""
+    """An API or a step, in the syntax of fault rules, or a request of a service: ``postgres:COMMIT``."""
     phase: str
 
     def __str__(self) -> str:
@@ -54,8 +55,13 @@ class Moment:
         return MomentClass(self.on, self.phase)
 
     @property
+    def service(self) -> str:
+        """The service besides Kafka that gets the request; empty for Kafka."""
+        return service_of(self.on)
+
+    @property
     def is_step(self) -> bool:
-        return "." in self.on
+        return "." in self.on and not self.service
 
     def __str__(self) -> str:
         where = " ".join(f"{name}={value}" for name, value in self.matchers)
@@ -72,6 +78,12 @@ def moments(run: Sequence[Exchange], wildcards: Mapping[str, str] | None = None)
     found: list[Moment] = []
     steps: list[Moment] = []
     for exchange in run:
+        if exchange.service:
+            if exchange.request.get("is_moment", True):
+                counts[exchange.api, ()] += 1
+                phase = str(exchange.request["phase"])
+                found.append(Moment(exchange.api, (), counts[exchange.api, ()], phase))
+            continue
         phase = phases.of(exchange)
         if exchange.api in _LEFT_OUT:
             continue

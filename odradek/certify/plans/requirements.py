@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.certify.plans.faults import BY_NAME, Reach, applies
+from odradek.certify.plans import at_services
+from odradek.certify.plans.faults import BY_NAME, FAULTS, Reach, applies
 from odradek.certify.plans.moments import Moment
 from odradek.certify.plans.plan import Cell
 
@@ -107,17 +108,29 @@ def required(
         and BY_NAME[name].reach in reaches
         and any(applies(BY_NAME[name], each, nodes) for each in kinds.get(on, ()))
     ]
+    found += [
+        Requirement(on, fault.name)
+        for on, members in kinds.items()
+        if members[0].service
+        for fault in FAULTS
+        if fault.name not in left_out
+        and fault.reach in reaches
+        and any(at_services.is_needed(fault.name, each.on, each.phase) for each in members)
+    ]
     return sorted(found, key=_order)
 
 
 def _order(requirement: Requirement) -> tuple[int, int]:
-    """Sort key: first by fault, those that break most jobs first; then by request."""
-    return _FAULT_ORDER.index(requirement.fault), _REQUEST_ORDER.index(requirement.on)
+    """Sort key: first by fault, those that break most jobs first; then by request, services first."""
+    at = _REQUEST_ORDER.index(requirement.on) if requirement.on in _REQUEST_ORDER else -1
+    return _FAULT_ORDER.index(requirement.fault), at
 
 
 _REQUEST_ORDER: Final = tuple(NEEDED)
 _FAULT_ORDER: Final = (
-    *("kill-after", "lose-answer", "abort-input", "kill-before", "silent-answer", "kill-between"),
+    *("kill-after", "lose-answer", "abort-input", "kill-before", "silent-answer", "kill-between", "reset"),
+    *("server-error", "unavailable", "serialization-failure", "deadlock", "admin-shutdown"),
+    *("restart-service", "empty-pool"),
     *("abortable-error", "fatal-error", "freeze", "second-copy", "add-instance", "retriable-error"),
     *("expire-locks", "late-records", "time-out-transaction", "time-out-session", "remove-instance"),
     "freeze-between",

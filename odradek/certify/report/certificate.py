@@ -64,7 +64,7 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
             "command": workload.command.shown,
             "digest": hashlib.sha256(json.dumps(workload.command.shown).encode()).hexdigest(),
             "instances": workload.instances,
-            "outputs": list(workload.outputs),
+            "outputs": list(workload.output_names),
             "until": str(workload.until),
             "compare": workload.compare.value,
             "ignored": sorted(certificate.ignored),

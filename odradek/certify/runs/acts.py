@@ -26,6 +26,7 @@ from odradek.certify.runs.observation import (
 )
 from odradek.certify.runs.scene import Scene, Strike
 from odradek.certify.runs.seeding import write
+from odradek.certify.services.calls import Call
 from odradek.certify.share_groups import LOST_LOCK
 from odradek.deadlines import stretched
 from odradek.errors import OdradekError
@@ -45,6 +46,8 @@ ATTRIBUTE_S: Final = 0.1
 _STARTS: Final = 2
 """Number of exits without a request to the broker after which the certifier no longer waits for a request."""
 _COMMITS: Final = frozenset({"EndTxn", "OffsetCommit", "TxnOffsetCommit"})
+_AT_SERVICE: Final = "service"
+"""Stands for the API of a request at a service besides Kafka that changes something."""
 _COMES_IN: Final = WRITES | JOINS | {"Fetch", "ShareFetch"}
 
 
@@ -58,7 +61,7 @@ def perform(scene: Scene, strike: Strike) -> str:
 
 
 def _kill(scene: Scene, strike: Strike) -> str:
-    instance = scene.sender(strike.injection)
+    instance = scene.sender(strike)
     if strike.injection.fault.is_between:
         _await_instant(scene, strike)
     if "answer" in strike.injection.fault.action:
@@ -82,24 +85,17 @@ def _kill_all(scene: Scene, strike: Strike) -> str:
 
 
 def _await_handled(scene: Scene, strike: Strike) -> None:
-    def is_handled() -> bool:
-        found = scene.observation.struck(strike.injection)
-        return found is not None and found["outcome"] == "answer_lost"
-
-    wait_until(is_handled, HANDLED_S)
+    wait_until(lambda: scene.is_handled(strike), HANDLED_S)
 
 
 def _await_instant(scene: Scene, strike: Strike) -> None:
     """Release the held request, wait for its response, and then wait for the delay in the plan."""
-    held = scene.observation.struck(strike.injection)
-    strike.rule.release()
-    if held is not None:
-        wait_until(lambda: scene.observation.is_over(held), HANDLED_S)
+    wait_until(scene.released(strike), HANDLED_S)
     scene.ended.wait(strike.injection.delay_ms / 1000)
 
 
 def _freeze(scene: Scene, strike: Strike) -> str:
-    instance = scene.sender(strike.injection)
+    instance = scene.sender(strike)
     if strike.injection.fault.is_between:
         _await_instant(scene, strike)
     if instance is None or not instance.is_alive:
@@ -134,7 +130,7 @@ def _add_instance(scene: Scene, strike: Strike) -> str:
 
 
 def _second_copy(scene: Scene, strike: Strike) -> str:
-    instance = scene.sender(strike.injection)
+    instance = scene.sender(strike)
     return _start_beside(scene, strike, instance.number if instance else 1)
 
 
@@ -177,7 +173,7 @@ def _ended(scene: Scene, number: int) -> list[int]:
 
 
 def _remove_instance(scene: Scene, strike: Strike) -> str:
-    instance = scene.sender(strike.injection)
+    instance = scene.sender(strike)
     if instance is None or not instance.is_alive:
         strike.rule.release()
         return "the instance that sent the request had ended already"
@@ -208,6 +204,8 @@ class OtherInstances:
         self.started: Instance | None = None
         self._known = frozenset(scene.observation.peers())
         self._since = scene.observation.newest()
+        self._calls = len(scene.services.calls())
+        """Number of requests at services besides Kafka before the action."""
         self._owners: dict[str, Instance | None] = {}
         self._looked = 0.0
 
@@ -219,7 +217,10 @@ class OtherInstances:
 
     def did(self) -> str:
         """A sentence such as ``instance 2 joined and committed``; an empty string if no other instance did anything."""
-        found = self._scene.observation.arrived(self._since, _COMES_IN)
+        found: list[Entry] = [
+            *self._scene.observation.arrived(self._since, _COMES_IN),
+            *(_entry(each) for each in self._scene.services.calls()[self._calls :]),
+        ]
         for each in found:
             peer = each["peer"]
             if each["from_node"] is None and peer not in self._owners:
@@ -256,6 +257,12 @@ class OtherInstances:
         return self._frozen not in (None, owner) and is_taking
 
 
+def _entry(call: Call) -> Entry:
+    """A request at a service besides Kafka, in the form of the trace."""
+    api = _AT_SERVICE if call.is_write else "Fetch"
+    return {"api": api, "peer": call.peer, "from_node": None, "line": call.line}
+
+
 def actions_text(entries: Iterable[Entry]) -> str:
     """Describe what an instance did.
 
@@ -268,7 +275,7 @@ def actions_text(entries: Iterable[Entry]) -> str:
         for word, those in (
             ("joined", {"JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"}),
             ("initialised a producer", {"InitProducerId"}),
-            ("wrote", {"Produce"}),
+            ("wrote", {"Produce", _AT_SERVICE}),
             ("committed", _COMMITS),
             ("acknowledged", {"ShareAcknowledge"}),
         )
@@ -392,7 +399,7 @@ def _expire_locks(scene: Scene, strike: Strike) -> str:
 def _delay_records(scene: Scene, strike: Strike) -> str:
     """Freeze the instance while the broker handles its ShareFetch, and until the locks of the records have run out."""
     held = scene.observation.struck(strike.injection)
-    instance = scene.sender(strike.injection)
+    instance = scene.sender(strike)
     if held is None or instance is None or not instance.is_alive:
         strike.rule.release()
         return "the instance that sent the request had ended already"

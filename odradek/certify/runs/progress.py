@@ -16,6 +16,7 @@ from odradek.certify.runs.commits import Commits
 from odradek.certify.runs.idleness import Idleness
 from odradek.certify.runs.observation import Observation
 from odradek.certify.runs.until import Until
+from odradek.certify.services.service import Services
 from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
@@ -60,6 +61,7 @@ class Progress:
     def __init__(
         self,
         cluster: Cluster,
+        services: Services,
         job: Job,
         outputs: Collection[str],
         last: Mapping[Position, int],
@@ -69,6 +71,7 @@ class Progress:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster, self._job, self._outputs, self._last = cluster, job, outputs, last
+        self._services = services
         self._collect, self._commits, self._now_s = collect, commits, now_s
         self._acknowledged = acknowledged
         self._observation = Observation(cluster.handle)
@@ -87,7 +90,8 @@ class Progress:
         """Whether the job has done its work, and if so, whether an open transaction holds back consumers of the outputs."""
         try:
             is_done = self._is_done(until, is_right)
-            return is_done, is_done and bool(self._cluster.open_transactions(self._outputs))
+            is_open = is_done and bool(self._cluster.open_transactions(self._outputs))
+            return is_done, is_open
         except OdradekError:
             return False, False  # a node is restarting
 
@@ -98,17 +102,22 @@ class Progress:
             return self._records_now() >= until.number
         if until.what == "idle":
             is_at_rest = self.idle_s() >= until.number and not self._observation.is_rebalancing()
-            return is_at_rest and self._observation.has_begun()
+            return is_at_rest and (self._observation.has_begun() or self._services.has_writes)
         if until.what == "check":
             return is_right is not None and self.says(is_right) is True
         return self.is_lag_zero()
 
     def _records_now(self) -> int:
         """Number of output records. The records are read again only when there are new ones."""
-        self._records.lasts_s(self._cluster.reach(self._outputs))
+        self._records.lasts_s(self._reach())
         if self._counted[0] != self._records.newest:
-            self._counted = self._records.newest, len(self._cluster.records(self._outputs))
+            count = len(self._cluster.records(self._outputs)) + len(self._services.records())
+            self._counted = self._records.newest, count
         return self._counted[1]
+
+    def _reach(self) -> int:
+        """A number that grows with each record in the outputs, each commit, and each change of a service besides Kafka."""
+        return self._cluster.reach(self._outputs) + self._services.handled
 
     def is_lag_zero(self) -> bool:
         """Whether the lag of the input is 0. The lag is queried after commits of offsets, and at intervals."""
@@ -127,7 +136,7 @@ class Progress:
         The time is longer before the job's first request, after its group has committed a part of the input, and during a
         rebalance: clients learn of a rebalance with their next heartbeat, three seconds later by default.
         """
-        if not self._observation.has_begun():
+        if not self._observation.has_begun() and not self._services.has_writes:
             return BEGINS_S
         committed = (each for group in self._cluster.groups() for each in group["offsets"])
         is_on_its_way = any((each["topic"], each["partition"]) in self._last for each in committed)
@@ -182,7 +191,7 @@ class Progress:
     def records_still_s(self) -> float:
         """Seconds since the outputs last changed: a record was written or committed."""
         with contextlib.suppress(OdradekError):
-            self._records.lasts_s(self._cluster.reach(self._outputs))
+            self._records.lasts_s(self._reach())
         return self._records.since_s
 
     def newest_write(self) -> int:
@@ -203,5 +212,5 @@ class Progress:
         if now - self._looked >= LOOK_PAUSE_S:
             self._looked = now
             writes, work = self._observation.newest_writes_and_work()
-            self._writes.lasts_s(writes)
-            self._work.lasts_s(work)
+            self._writes.lasts_s(writes + self._services.writes)
+            self._work.lasts_s(work + self._services.writes)

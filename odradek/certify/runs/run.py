@@ -31,6 +31,8 @@ from odradek.certify.runs.staging import Staging
 from odradek.certify.runs.telling import Tell, Telling
 from odradek.certify.runs.until import Until
 from odradek.certify.runs.waiting import End, Watch
+from odradek.certify.services.feeding import Feeding
+from odradek.certify.services.service import Services
 from odradek.certify.workload import Workload
 from odradek.errors import NotFound
 from odradek.remote import ENTRIES_MAX
@@ -95,12 +97,14 @@ class Stage:
         """The condition for the end of the next runs: the user's, or, for ``auto``, that selected by the first run."""
         self._directory = Path(tempfile.mkdtemp(prefix="odradek-certify-"))
         self.cluster: Cluster = Foreign(workload) if workload.upstream else Ours(workload)
+        self.services = Services(workload.stages, workload.service_outputs, workload.feeds)
         self.grace = Grace(workload.grace_s)
         self._runs = 0
 
     def __enter__(self) -> Stage:
         try:
             self.cluster.start()
+            self.services.start()
             found = self.cluster.records(sorted(self.workload.inputs))
             self.offsets = [((each.topic, each.partition), each.offset) for each in found]
             """Partition and offset of each input record that a read_committed consumer reads."""
@@ -114,6 +118,7 @@ class Stage:
 
     def __exit__(self, *exc_info: object) -> None:
         self.cluster.close()
+        self.services.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def run(
@@ -143,6 +148,7 @@ class Stage:
         self._runs += 1
         data = self._directory / str(self._runs)
         data.mkdir()
+        self.services.restore(data)
         self.cluster.handle.trace.start()
         self.commits.follow()
         take = _RunInProgress(
@@ -163,12 +169,14 @@ class Stage:
         The queries take longer than the run itself, and most runs need no evidence.
         """
         handle = self.cluster.handle
-        run.trace = [
+        found = [
             each
             for each in exchanges(self._entries(run))
             if each.transactional_id
             != SEEDER  # the seeder writes to the input during a run, and is not part of the job
         ]
+        calls = [each.exchange() for each in self.services.calls()]
+        run.trace = sorted([*found, *calls], key=lambda each: each.arrived_us) if calls else found
         ids = dict.fromkeys(each.transactional_id for each in run.trace if each.transactional_id)
         for each in ids:
             with contextlib.suppress(NotFound):  # its InitProducerId was rejected
@@ -193,17 +201,22 @@ class _RunInProgress:
         holds: bool,
     ) -> None:
         self._workload, self._cluster, self._plan, self._data = stage.workload, stage.cluster, plan, data
+        self._services = stage.services
+        self._feeding = Feeding(stage.workload.feeds, data)
         self._patience, self._until, self._last = patience, stage.until, stage.last
         self._values = {
             "bootstrap": self._cluster.bootstrap_servers,
             "data": str(data),
             "run": plan.id if plan else "reference",
+            **self._services.values(),
+            **self._feeding.values(),
         }
         workload = self._workload
         self._job = Job(workload.command, self._values, data, workload.restart(self._until))
         self._grace = stage.grace
         self._progress = Progress(
             self._cluster,
+            self._services,
             self._job,
             workload.outputs,
             self._last,
@@ -211,7 +224,9 @@ class _RunInProgress:
             stage.commits,
             Acknowledged(self._cluster.handle.trace, stage.offsets),
         )
-        self._staging = Staging(self._cluster, self._job, plan, self._is_done, workload.seeds, holds=holds)
+        self._staging = Staging(
+            self._cluster, self._services, self._job, plan, self._is_done, workload.seeds, holds=holds
+        )
         self.may_repeat = False
         self._is_not_yet = False
         """Whether the user's check has ended with exit code 75 ("not yet")."""
@@ -224,7 +239,7 @@ class _RunInProgress:
         self._last_request = 0
 
     def _is_done(self) -> bool:
-        return self._progress.state(self._until, self._is_right) == (True, False)
+        return self._feeding.is_over and self._progress.state(self._until, self._is_right) == (True, False)
 
     def _says(self, outputs: Outputs) -> bool | None:
         assert self._judged_by is not None
@@ -235,11 +250,13 @@ class _RunInProgress:
         began = time.monotonic()
         telling = Telling(tell, self._data, self._job.exits) if tell is not None else None
         self._staging.begin()
+        self._feeding.begin()
         for number in range(1, self._workload.instances + 1):
             self._job.start(number)
         watch = Watch(
             self._job, self._staging, self._progress, self._patience, self._until, self._is_right, telling
         )
+        watch.is_fed = lambda: self._feeding.is_over
         end = watch.wait(on_hold)
         if not self._until.is_chosen:
             self._until = watch.until
@@ -281,6 +298,7 @@ class _RunInProgress:
 
     def end(self) -> None:
         self._staging.end()
+        self._feeding.end()
         self._job.end()
 
     # -- result --------------------------------------------------------------------------------------------------
@@ -314,7 +332,9 @@ class _RunInProgress:
             if not open_now
             else self._cluster.records(topics)
         )
-        return Outputs(committed, written, end.ending, end.why_not, open_now)
+        elsewhere = self._services.records()
+        open_now = [*open_now, *self._services.open_transactions()]
+        return Outputs([*committed, *elsewhere], [*written, *elsewhere], end.ending, end.why_not, open_now)
 
     def _checked(self, outputs: Outputs) -> Outputs:
         """Run the user's check on the outputs, and return the outputs with the check's findings (`Outputs.said`).

@@ -17,6 +17,8 @@ from odradek.certify.runs.cluster import Cluster
 from odradek.certify.runs.holding import HeldMoment
 from odradek.certify.runs.scene import Scene, Strike
 from odradek.certify.runs.timekeeping import Timekeeping
+from odradek.certify.services.calls import ServiceRule
+from odradek.certify.services.service import Services
 from odradek.certify.workload import Seed
 from odradek.errors import FaultNotHit, OdradekError
 from odradek.remote import Rule
@@ -35,6 +37,7 @@ class Staging:
     def __init__(
         self,
         cluster: Cluster,
+        services: Services,
         job: Job,
         plan: Plan,
         is_done: Callable[[], bool],
@@ -46,8 +49,9 @@ class Staging:
         self._holds = holds
         self._held: queue.SimpleQueue[HeldMoment] = queue.SimpleQueue()
         self._cluster, self._broker, self._job, self._plan = cluster, cluster.handle, job, plan
-        self._rules: list[Rule] = []
-        self._acting: list[tuple[Rule, threading.Thread]] = []
+        self._services = services
+        self._rules: list[Rule | ServiceRule] = []
+        self._acting: list[tuple[Rule | ServiceRule, threading.Thread]] = []
         self._missed: set[int] = set()
         """Indices of injections whose held request or step ended before the fault could be injected."""
         self.notes: list[str] = []
@@ -55,16 +59,21 @@ class Staging:
         self.without_effect: dict[int, str] = {}
         """Faults that were hit without effect: index in the plan -> reason."""
         self.time = Timekeeping(cluster, job, self._expelled, self.notes.append, now_s)
-        self._scene = Scene(cluster, job, self.time, seeds, is_done, self.notes.append)
+        self._scene = Scene(cluster, services, job, self.time, seeds, is_done, self.notes.append)
 
     def begin(self) -> None:
         for at, injection in enumerate(self._plan.injections):
-            rule = self._broker.faults.add(injection.holding_rule if self._holds else injection.rule)
+            rule = self._add(injection, injection.holding_rule if self._holds else injection.rule)
             self._rules.append(rule)
             if self._holds or injection.fault.act is not Act.NOTHING:
                 thread = threading.Thread(target=self._act, args=(injection, at), daemon=True)
                 thread.start()
                 self._acting.append((rule, thread))
+
+    def _add(self, injection: Injection, rule: str) -> Rule | ServiceRule:
+        if injection.moment.service:
+            return self._services.add_rule(injection.moment.service, rule)
+        return self._broker.faults.add(rule)
 
     def next_held(self) -> HeldMoment | None:
         """The next request or step that is held before its fault; None if there is none now."""
@@ -105,7 +114,7 @@ class Staging:
             if is_hit and (why := perform(self._scene, Strike(injection, self._rules[at]))):
                 self.without_effect[at] = why
 
-    def _await_hit(self, rule: Rule) -> bool:
+    def _await_hit(self, rule: Rule | ServiceRule) -> bool:
         """Wait until the rule is hit. Returns False if the run ends first."""
         while not self._scene.ended.is_set():
             with contextlib.suppress(FaultNotHit):
@@ -119,13 +128,13 @@ class Staging:
         Returns False if the run or the held request ended before the injection.
         """
         holding = self._rules[at]
-        held = self._seen(injection)
+        held = self._seen(Strike(injection, holding))
         self._held.put(held)
         while not held.went_on.wait(HIT_PAUSE_S):
             if self._scene.ended.is_set():
                 return False
-        striking = self._broker.faults.add(injection.striking_rule)
-        holding.release(to=striking)
+        striking = self._add(injection, injection.striking_rule)
+        holding.release(to=striking)  # type: ignore[arg-type]  # both are rules of the same service
         if not striking.hits:
             striking.remove()  # otherwise it would hit a later request
             self._missed.add(at)
@@ -133,10 +142,10 @@ class Staging:
         self._rules[at] = striking
         return True
 
-    def _seen(self, injection: Injection) -> HeldMoment:
-        owner = None if injection.moment.is_step else self._scene.sender(injection)
+    def _seen(self, strike: Strike) -> HeldMoment:
+        owner = None if strike.injection.moment.is_step else self._scene.sender(strike)
         return HeldMoment(
-            injection,
+            strike.injection,
             self._cluster.bootstrap_servers,
             self._cluster.control_url,
             [(each.number, each.processes()) for each in self._job.alive],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,6 +53,8 @@ class Watch:
         self.until, self._is_right = until, is_right
         self._choice = Choice(progress, job, is_right)
         self._tried_at = self._changed_at = self._exits = 0
+        self.is_fed: Callable[[], bool] = lambda: True
+        """Whether the job has got all its input; the run is not over before. Input in topics is there from the start."""
 
     def wait(self, on_hold: OnHold | None) -> End:
         while True:
@@ -85,6 +88,8 @@ class Watch:
         return f"the job ended {CRASHES} times with exit code {self._job.exits[-1].code}"
 
     def _may_be_over(self) -> bool:
+        if not self.is_fed() and not self._job.has_ended:
+            return False
         if not self.until.is_chosen and (chosen := self._choice.made()) is not None:
             self.until = chosen
         return self._job.has_ended or self._is_done()[0]

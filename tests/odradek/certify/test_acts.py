@@ -13,6 +13,7 @@ from odradek.certify.plans.plan import Injection
 from odradek.certify.runs import acts
 from odradek.certify.runs.acts import OtherInstances, perform
 from odradek.certify.runs.scene import Scene, Strike
+from odradek.certify.services.service import Services
 
 COMMIT = Moment("EndTxn", (("transactional_id", "t"),), 2, "commit")
 
@@ -86,7 +87,13 @@ def scene(job: Instances, *entries: dict[str, Any], **handle: Any) -> tuple[Scen
     )
     cluster = SimpleNamespace(handle=broker, groups=lambda: [{"members": 0}])
     made = Scene(
-        cast(Any, cluster), cast(Any, job), cast(Any, clocks), (), lambda: True, cast(Any, notes.append)
+        cast(Any, cluster),
+        Services((), (), ()),
+        cast(Any, job),
+        cast(Any, clocks),
+        (),
+        lambda: True,
+        cast(Any, notes.append),
     )
     made.ended.set()
     return made, notes

@@ -10,7 +10,16 @@ import pytest
 
 from odradek.certify.lints import DOCS
 from odradek.certify.plans.exploration import Coverage, Exploration
-from odradek.certify.plans.faults import BY_NAME, FAULTS, Act, applicable, applies, pointless, rule
+from odradek.certify.plans.faults import (
+    AT_SERVICES,
+    BY_NAME,
+    FAULTS,
+    Act,
+    applicable,
+    applies,
+    pointless,
+    rule,
+)
 from odradek.certify.plans.moments import Moment, moments
 from odradek.certify.plans.plan import Injection, Plan, from_json, single
 from odradek.certify.plans.requirements import is_slow
@@ -32,6 +41,9 @@ def test_a_fault_at_a_moment_is_a_rule(fault: str, text: str) -> None:
     assert rule(BY_NAME[fault], COMMIT) == text
 
 
+SERVICES = "docs/certify-services.md"
+
+
 def test_a_producer_without_a_transactional_id_meets_no_error_of_transactions() -> None:
     initialises = Moment("InitProducerId", (("client_id", "c"),), 1, "first")
     assert rule(BY_NAME["retriable-error"], initialises).endswith("-> error COORDINATOR_LOAD_IN_PROGRESS")
@@ -50,14 +62,21 @@ def test_a_name_with_a_blank_is_quoted() -> None:
 
 
 def test_each_fault_is_explained() -> None:
-    page = (Path(__file__).parents[3] / DOCS).read_text(encoding="utf-8")
+    docs = Path(__file__).parents[3]
+    pages = [(docs / each).read_text(encoding="utf-8") for each in (DOCS, SERVICES)]
     for each in FAULTS:
-        assert f"| `{each.name}` | {each.sentence}" in page
+        assert f"| `{each.name}` | {each.sentence}" in pages[each.name in AT_SERVICES]
 
 
 def test_each_fault_can_strike_somewhere() -> None:
     run = trace(init("a"), fetch("in"), transaction("a", 5), share_fetch(), share_fetch(accepts=(0, 0)))
-    reached = {fault.name for moment in moments(run) for fault in applicable(moment, nodes=3)}
+    found = [
+        *moments(run),
+        Moment("postgres:COMMIT", (), 1, "transaction"),
+        Moment("postgres:INSERT results", (), 1, "transaction"),
+        Moment("http:POST /payments", (), 1, ""),
+    ]
+    reached = {fault.name for moment in found for fault in applicable(moment, nodes=3)}
     assert reached == {each.name for each in FAULTS}
 
 

@@ -21,6 +21,7 @@ from odradek.certify.runs.progress import Progress, is_lag_zero
 from odradek.certify.runs.run import Run, Stage, _together
 from odradek.certify.runs.seeding import SEEDER
 from odradek.certify.runs.until import Until
+from odradek.certify.services.service import Services
 from odradek.errors import ControlRefused, NotFound
 from odradek.topics import Record
 from tests.odradek.certify.traces import end, init
@@ -39,6 +40,7 @@ def test_the_evidence_is_of_the_jobs_ids_that_a_coordinator_knows() -> None:
     trace = SimpleNamespace(entries=lambda limit: entries)
     handle = SimpleNamespace(trace=trace, timeline=timeline)
     stage.cluster = cast(Cluster, SimpleNamespace(handle=handle))
+    stage.services = Services((), (), ())
     run = stage.add_evidence(Run(Plan(), Outputs([], []), [], 0.0, [], [], ""))
     assert run.timelines == {"a": "timeline of a"}
     assert {each.transactional_id for each in run.trace} == {"a", "refused"}
@@ -47,6 +49,7 @@ def test_the_evidence_is_of_the_jobs_ids_that_a_coordinator_knows() -> None:
 def progress(cluster: object, **more: Any) -> Progress:
     return Progress(
         cast(Cluster, cluster),
+        Services((), (), ()),
         cast(Any, SimpleNamespace()),
         ["out"],
         more.get("last", {}),

@@ -1,0 +1,106 @@
+"""What all proxies have in common: the listener, the connections of the job, and the faults that end connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from odradek.certify.services.calls import Call
+
+AWAY_S: Final = 0.3
+"""How long a restarting service refuses connections, in seconds."""
+LATE_S: Final = 5.0
+"""How long a late response is held back if the client does not give up, in seconds."""
+CHUNK: Final = 65_536
+
+
+class Client:
+    """One connection of the job to a proxy."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        host, port = writer.get_extra_info("peername")[:2]
+        self.peer: Final = f"{host}:{port}"
+
+    def reset(self) -> None:
+        """Close the connection with RST, as after a crash of the other side."""
+        with contextlib.suppress(OSError, AttributeError):
+            linger = struct.pack("ii", 1, 0)
+            self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.writer.transport.abort()
+
+    async def gone(self) -> None:
+        """Wait until the client closes the connection. What it sends until then is dropped."""
+        with contextlib.suppress(OSError):
+            while await self.reader.read(CHUNK):
+                pass
+
+
+class Listener:
+    """The listener of one proxy. ``serve`` handles one connection, and ends with it."""
+
+    def __init__(self, serve: Callable[[Client], Awaitable[None]]) -> None:
+        self._serve = serve
+        self._clients: dict[Client, asyncio.Task[None]] = {}
+        self._is_away = False
+        self.port = 0
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        self._server.close()
+        await self.close_all()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = Client(reader, writer)
+        if self._is_away:
+            client.reset()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients[client] = task
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await self._serve(client)
+        finally:
+            self._clients.pop(client, None)
+            writer.close()
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    async def close_all(self, but: Client | None = None) -> None:
+        """Reset all connections of the job, except ``but``."""
+        for client, task in list(self._clients.items()):
+            if client is not but:
+                client.reset()
+                task.cancel()
+
+    async def go_away(self, but: Client | None = None) -> None:
+        """Reset all connections of the job, and refuse new ones for `AWAY_S`, as a service that restarts."""
+        self._is_away = True
+        await self.close_all(but)
+        asyncio.get_running_loop().call_later(AWAY_S, self._come_back)
+
+    def _come_back(self) -> None:
+        self._is_away = False
+
+
+async def late(client: Client, call: Call) -> bool:
+    """Hold a response back until the client gives up, at most for `LATE_S`. Returns whether the client gave up.
+
+    Used between requests of protocols in which a client sends nothing while it waits for a response.
+    """
+    try:
+        async with asyncio.timeout(LATE_S):
+            given_up = not await client.reader.read(1)
+    except TimeoutError:
+        return False
+    if given_up:
+        call.lost()
+    return given_up

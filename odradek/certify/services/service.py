@@ -1,0 +1,175 @@
+"""What each kind of service implements, and the services of one run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+from odradek.certify.services.calls import Call, ServiceRule, Traffic
+from odradek.certify.services.specs import Feed, ServiceOutput, StageSpec
+from odradek.deadlines import stretched
+from odradek.errors import OdradekError
+from odradek.topics import Record
+
+CALL_S: Final = stretched(60.0)
+"""Maximum time for one operation of a proxy, in seconds."""
+_T = TypeVar("_T")
+
+
+class Service(Protocol):
+    """A service behind a proxy. One object serves all runs of one `Stage`; the runs follow one another.
+
+    The proxy runs in the event loop of `Loop`; the methods are called by the certifier's threads.
+    """
+
+    @property
+    def traffic(self) -> Traffic:
+        """The requests of the current run, and its rules."""
+        ...
+
+    def start(self, loop: Loop, feeds: Sequence[Feed]) -> None:
+        """Check that the service can be reached, start the proxy, and prepare the state with which each run begins.
+
+        ``feeds`` are the inputs that this service holds, such as rows. Raises `OdradekError` with the reason if the service
+        cannot be reached or prepared.
+        """
+        ...
+
+    def restore(self) -> None:
+        """Close the connections of the previous run, and return the service to the state after ``start``."""
+        ...
+
+    def values(self) -> Mapping[str, str]:
+        """Placeholders for the job's command: ``{"postgres": "postgresql://user@127.0.0.1:40123/app"}``."""
+        ...
+
+    def records(self, output: ServiceOutput) -> list[Record]:
+        """The rows or requests of an output, read behind the proxy.
+
+        ``topic`` is the label of the output, ``value`` a JSON object, ``partition`` -1, ``offset`` the number of the row.
+        """
+        ...
+
+    def open_transactions(self) -> list[str]:
+        """A sentence for each transaction that the job has left open or prepared, and that holds back others."""
+        ...
+
+    def close(self) -> None:
+        """Close the proxy, and remove what ``start`` and ``restore`` have created."""
+        ...
+
+
+class Loop:
+    """An event loop in a thread of its own, in which the proxies run."""
+
+    def __init__(self) -> None:
+        self.loop: Final = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Awaitable[_T]) -> _T:
+        """Run a coroutine in the loop, and return its result."""
+
+        async def awaited() -> _T:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(awaited(), self.loop).result(CALL_S)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(CALL_S)
+        self.loop.close()
+
+
+class Services:
+    """The services of one stage. Without ``stages``, outputs or feeds, all methods do nothing."""
+
+    def __init__(
+        self, stages: Iterable[StageSpec], outputs: Sequence[ServiceOutput], feeds: Sequence[Feed]
+    ) -> None:
+        self._stages, self._outputs, self._feeds = tuple(stages), outputs, feeds
+        self._services: dict[str, Service] = {}
+        self._loop: Loop | None = None
+        self._data = Path()
+
+    def start(self) -> None:
+        if not self._stages:
+            return
+        self._loop = Loop()
+        for spec in self._stages:
+            service = spec.service(self._loop.loop)
+            self._services[spec.name] = service
+            service.start(self._loop, [each for each in self._feeds if each.stage == spec.name])
+
+    def restore(self, data: Path) -> None:
+        """Prepare a run, whose directory is ``data``."""
+        self._data = data
+        for each in self._services.values():
+            each.restore()
+            each.traffic.begin()
+
+    def close(self) -> None:
+        for each in self._services.values():
+            each.close()
+        if self._loop is not None:
+            self._loop.close()
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def add_rule(self, service: str, text: str) -> ServiceRule:
+        """Add a rule at a service, in the form that `calls` describes."""
+        if service not in self._services:
+            raise OdradekError(f"the plan needs --stage {service}=...")
+        return self._services[service].traffic.add(text)
+
+    # -- what the job does ---------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._services)
+
+    @property
+    def requests(self) -> int:
+        """Number of requests at all services since their start, which grows with each."""
+        return sum(each.traffic.requests for each in self._services.values())
+
+    @property
+    def writes(self) -> int:
+        """Number of requests that may change state, since the start."""
+        return sum(each.traffic.writes for each in self._services.values())
+
+    @property
+    def has_writes(self) -> bool:
+        """Whether the job has sent a request in this run that may change state."""
+        return any(call.is_write for each in self._services.values() for call in each.traffic.calls())
+
+    @property
+    def handled(self) -> int:
+        """Number of requests that may change state and that services have handled, since the start."""
+        return sum(each.traffic.handled for each in self._services.values())
+
+    def calls(self) -> list[Call]:
+        """The requests of this run at all services, by arrival."""
+        found = [call for each in self._services.values() for call in each.traffic.calls()]
+        return sorted(found, key=lambda each: each.arrived_us)
+
+    # -- outputs -------------------------------------------------------------------------------------------------
+
+    def values(self) -> dict[str, str]:
+        return {name: value for each in self._services.values() for name, value in each.values().items()}
+
+    def records(self) -> list[Record]:
+        """The records of all outputs that are not topics, as they are now."""
+        found: list[Record] = []
+        for output in self._outputs:
+            if output.stage:
+                found += self._services[output.stage].records(output)
+            else:
+                found += output.read_files(self._data)
+        return found
+
+    def open_transactions(self) -> list[str]:
+        return [sentence for each in self._services.values() for sentence in each.open_transactions()]
