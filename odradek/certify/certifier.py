@@ -139,12 +139,11 @@ class Certifier:
         self._plans = _numbered(exploration.plans(is_full=is_full))
         self._slow = _numbered(exploration.slow(is_full=is_full))
         self._observer.begins(certificate, self._budget_s)
-        for _ in range(self._stages - 1):
+        # One run at a time can use the topics of a foreign cluster, and the state of a service that is not restored.
+        is_alone = bool(self._workload.upstream) or any(each.is_shared for each in self._workload.stages)
+        for _ in range(0 if is_alone else self._stages - 1):
             self._start(self._work)
-        is_alone = bool(
-            self._workload.upstream
-        )  # the topics of a foreign cluster can be used by one run at a time
-        if not is_alone and self._has_time(certificate.wait_s):
+        if not is_alone and exploration.has_slow and self._has_time(certificate.wait_s):
             for _ in range(SIDE_BY_SIDE):
                 self._start(self._work_slowly)
         self._work(stage)

@@ -142,7 +142,7 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     deadline_s = workload.deadline_s(certificate.reference_s) + time_outs
     settled_s = max(one.settled_s, two.settled_s)
     in_transactions = {FENCED, STABLE} & {each.name for each in certificate.mechanisms}
-    may_come_late = bool(certificate.caps or not in_transactions)
+    may_come_late = bool(certificate.caps or not in_transactions or workload.service_outputs)
     return Judge(
         workload,
         expected,

@@ -103,6 +103,11 @@ class Exploration:
         clean = (cell for cell, state in self.cells.items() if state is Coverage.CLEAN)
         return requirements.unmet(self.needed, clean)
 
+    @property
+    def has_slow(self) -> bool:
+        """Whether there are plans in whose runs a response never arrives."""
+        return any(BY_NAME[fault].is_slow for _, fault in self.cells)
+
     # -- what is tried -------------------------------------------------------------------------------------------
 
     def plans(self, *, is_full: bool = True) -> Iterator[Plan]:

@@ -7,6 +7,7 @@ from typing import Final
 from odradek.certify.jobs.instance import Instance
 from odradek.certify.jobs.job import Job
 from odradek.certify.runs.observation import Observation
+from odradek.certify.services.service import Services
 
 DEATHS: Final = 3
 
@@ -14,8 +15,11 @@ DEATHS: Final = 3
 class Arrivals:
     """The instances of a run that have sent a request since their start, found by their connections."""
 
-    def __init__(self, job: Job, observation: Observation, instances: int) -> None:
+    def __init__(
+        self, job: Job, observation: Observation, instances: int, services: Services | None = None
+    ) -> None:
         self._job, self._observation, self._instances = job, observation, instances
+        self._services = services
         self._arrived: set[Instance] = set()
         self._asked: set[str] = set()
         """Connections whose instance was looked up already."""
@@ -33,9 +37,8 @@ class Arrivals:
         return not awaited or self._have_come(awaited)
 
     def _have_come(self, awaited: set[Instance]) -> bool:
-        for peer in (
-            self._observation.peers()
-        ):  # the newest first: finding the owner of a connection takes milliseconds
+        # The newest first: finding the owner of a connection takes milliseconds.
+        for peer in (*self._observation.peers(), *(self._services.peers() if self._services else ())):
             if peer not in self._asked:
                 self._asked.add(peer)
                 if (owner := self._job.owner(peer)) is not None:

@@ -90,7 +90,9 @@ class Progress:
         """Whether the job has done its work, and if so, whether an open transaction holds back consumers of the outputs."""
         try:
             is_done = self._is_done(until, is_right)
-            is_open = is_done and bool(self._cluster.open_transactions(self._outputs))
+            is_open = is_done and bool(
+                self._cluster.open_transactions(self._outputs) or self._services.open_transactions()
+            )
             return is_done, is_open
         except OdradekError:
             return False, False  # a node is restarting

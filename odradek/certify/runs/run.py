@@ -235,7 +235,7 @@ class _RunInProgress:
             self._judged_by = lambda outputs: not outputs.said
         self._is_right: IsRight | None = self._says if self._judged_by is not None else None
         self._observation = Observation(self._cluster.handle)
-        self._arrivals = Arrivals(self._job, self._observation, workload.instances)
+        self._arrivals = Arrivals(self._job, self._observation, workload.instances, self._services)
         self._last_request = 0
 
     def _is_done(self) -> bool:
@@ -333,8 +333,14 @@ class _RunInProgress:
             else self._cluster.records(topics)
         )
         elsewhere = self._services.records()
-        open_now = [*open_now, *self._services.open_transactions()]
-        return Outputs([*committed, *elsewhere], [*written, *elsewhere], end.ending, end.why_not, open_now)
+        return Outputs(
+            [*committed, *elsewhere],
+            [*written, *elsewhere],
+            end.ending,
+            end.why_not,
+            open_now,
+            self._services.open_transactions(),
+        )
 
     def _checked(self, outputs: Outputs) -> Outputs:
         """Run the user's check on the outputs, and return the outputs with the check's findings (`Outputs.said`).

@@ -151,6 +151,10 @@ class Services:
         """Number of requests that may change state and that services have handled, since the start."""
         return sum(each.traffic.handled for each in self._services.values())
 
+    def peers(self) -> list[str]:
+        """The connections (host:port) of this run's requests, the latest first."""
+        return list(dict.fromkeys(each.peer for each in reversed(self.calls())))
+
     def calls(self) -> list[Call]:
         """The requests of this run at all services, by arrival."""
         found = [call for each in self._services.values() for call in each.traffic.calls()]

@@ -55,6 +55,11 @@ class StageSpec:
         return self.name.partition(".")[0]
 
     @property
+    def is_shared(self) -> bool:
+        """Whether all runs use the same state of the service, so that only one run at a time is possible."""
+        return self.kind != "postgres"
+
+    @property
     def placeholders(self) -> tuple[str, ...]:
         """Names that the job's command may contain in braces."""
         return (self.name, *(f"{self.name}.{each}" for each in PLACEHOLDERS[self.kind]))
