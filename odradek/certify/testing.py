@@ -16,6 +16,7 @@ from odradek.certify.certifier import Certifier
 from odradek.certify.jobs.call import command
 from odradek.certify.outcome import Verdict
 from odradek.certify.report.text import summary
+from odradek.certify.services.specs import is_service
 from odradek.errors import OdradekError
 
 BUDGET: Final = "60s"
@@ -54,7 +55,7 @@ def certify(
     """
     outputs = [output] if isinstance(output, str) else list(output)
     options = {
-        "topic": [f"{name}:1" for name in dict.fromkeys([*records, *outputs])],
+        "topic": [f"{name}:1" for name in dict.fromkeys([*records, *outputs]) if not is_service(name)],
         **_known({name.replace("_", "-"): value for name, value in said.items()}),
         "job": command(job) if callable(job) else job,
         "seed-records": [f"{name}={_written(directory, name, each)}" for name, each in records.items()],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class StageSpec:
     name: str
     """The kind, or the kind and a name of the user, such as ``http.payments``."""
     address: str
-    """As the user gave it: a DSN, a URL, or HOST:PORT."""
+    """A DSN, a URL, or HOST:PORT. ``$NAME`` is an environment variable: certificates contain the name, not a password."""
     setup: Path | None = None
     """A SQL script that prepares the database with which each run begins (``--stage-setup postgres=FILE``)."""
 
@@ -48,7 +49,7 @@ class StageSpec:
             raise ValueError(
                 f"{said!r}: expected postgres=DSN, http=URL or tcp=HOST:PORT, or http.NAME=URL for a second service"
             )
-        return cls(name, address)
+        return cls(name, os.path.expandvars(address))
 
     @property
     def kind(self) -> str:
