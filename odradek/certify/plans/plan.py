@@ -30,6 +30,12 @@ class Injection:
         return self.moment.kind, self.fault.name
 
     @property
+    def sentence(self) -> str:
+        """What the fault does at this moment: at a service, the service handles the request and not the broker."""
+        said = self.fault.sentence
+        return said.replace("the broker", "the service") if self.moment.service else said
+
+    @property
     def rule(self) -> str:
         return rule_text(self.fault, self.moment)
 

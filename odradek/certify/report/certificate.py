@@ -104,7 +104,7 @@ def failure_as_dict(failure: Failure) -> dict[str, Any]:
     return {
         "plan": json.loads(failure.plan.as_json()),
         "plan_id": failure.plan.id,
-        "faults": [each.fault.sentence for each in failure.plan.injections],
+        "faults": [each.sentence for each in failure.plan.injections],
         "findings": [each.as_dict() for each in failure.findings],
         "diagnosis": [each.as_dict() for each in failure.diagnosis],
         "came_back": failure.came_back,

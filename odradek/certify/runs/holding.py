@@ -36,7 +36,7 @@ class HeldMoment:
         return "\n".join(
             [
                 f"held at {self.injection.moment}",
-                f"  next {fault.name}: {fault.sentence}",
+                f"  next {fault.name}: {self.injection.sentence}",
                 *map(self._instance, self.instances),
                 f"  bootstrap.servers={self.bootstrap}",
                 f"  ODRADEK_CONTROL={self.control}",
