@@ -149,6 +149,8 @@ class Stage:
         data = self._directory / str(self._runs)
         data.mkdir()
         self.services.restore(data)
+        if self.cluster.moves_time:
+            self.services.follow(self.cluster.handle.clock)
         self.cluster.handle.trace.start()
         self.commits.follow()
         take = _RunInProgress(

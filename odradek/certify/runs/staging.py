@@ -58,7 +58,7 @@ class Staging:
         """The actions of the certifier, in order."""
         self.without_effect: dict[int, str] = {}
         """Faults that were hit without effect: index in the plan -> reason."""
-        self.time = Timekeeping(cluster, job, self._expelled, self.notes.append, now_s)
+        self.time = Timekeeping(cluster, job, self._expelled, self.notes.append, now_s, services)
         self._scene = Scene(cluster, services, job, self.time, seeds, is_done, self.notes.append)
 
     def begin(self) -> None:

@@ -10,6 +10,7 @@ from odradek.certify.jobs.job import Job
 from odradek.certify.runs.cluster import Cluster
 from odradek.certify.runs.idleness import Idleness
 from odradek.certify.runs.observation import Observation
+from odradek.certify.services.service import Services
 from odradek.words import Domain
 
 LEFT_S: Final = 0.5
@@ -34,7 +35,9 @@ class Timekeeping:
         expelled: Callable[[], int],
         note: Callable[[str], object],
         now_s: Callable[[], float] = time.monotonic,
+        services: Services | None = None,
     ) -> None:
+        self._services = services
         self._moves_time, self._broker, self._job = cluster.moves_time, cluster.handle, job
         self._observation = Observation(cluster.handle)
         self._expelled, self._note = expelled, note
@@ -140,13 +143,18 @@ class Timekeeping:
 
     def expire_ids(self) -> None:
         self._broker.clock.advance(EXPIRES, only=["ids"])
-        self.was_moved = True
+        self._is_moved()
         self._note(f"the clock of transactional ids is advanced by {EXPIRES}")
 
     def _advance(self, domain: Domain, by_ms: int) -> None:
         self._broker.clock.advance(by_ms, only=[domain])
-        self.was_moved = True
+        self._is_moved()
         self._note(f"the clock of {domain} is advanced by {by_ms} ms")
+
+    def _is_moved(self) -> None:
+        self.was_moved = True
+        if self._services is not None:
+            self._services.follow(self._broker.clock)
 
     # -- reasons to advance ----------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ class Call:
     arrived_us: int
     is_write: bool
     """Whether the request may change the service's state."""
+    _traffic: Traffic
     outcome: str = "in_progress"
     """As in the trace of the broker: in_progress, held, answered, answer_lost, or unanswered (the request was lost)."""
     answer: Mapping[str, Any] | None = None
@@ -74,7 +75,7 @@ class Call:
 
     def _end(self, outcome: str, answer: Mapping[str, Any] | None, errors: Sequence[str]) -> None:
         self.answer, self.errors = answer, tuple(errors)
-        self.answered_us = time.time_ns() // 1000
+        self.answered_us = self._traffic.now_us()
         self.outcome = outcome
 
     @property
@@ -159,6 +160,8 @@ class Traffic:
         self.changed = threading.Condition()
         self._rules: list[ServiceRule] = []
         self._calls: list[Call] = []
+        self.ahead_us = 0
+        """How far the clock of the broker's trace is ahead of real time, in us."""
         self.requests = self.writes = self._handled = 0
         """Numbers of requests, and of requests that may change state, since the proxy was started. They only grow."""
 
@@ -189,7 +192,7 @@ class Traffic:
         """Report a request that a client has sent. The proxy then awaits `Call.decided`."""
         with self.changed:
             number = len(self._calls) + 1
-            call = Call(number, peer, on, phase, request or {}, line, time.time_ns() // 1000, is_write)
+            call = Call(number, peer, on, phase, request or {}, line, self.now_us(), is_write, self)
             self._calls.append(call)
             self.requests += 1
             self.writes += is_write
@@ -199,6 +202,9 @@ class Traffic:
                     if rule.matches == rule.nth and call._rule is None and rule.call is None:
                         self._hit(rule, call)
             return call
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000 + self.ahead_us
 
     def _hit(self, rule: ServiceRule, call: Call) -> None:
         call._rule, call._action, rule.call = rule, rule.action, call

@@ -12,6 +12,7 @@ from odradek.certify.services.calls import Call, ServiceRule, Traffic
 from odradek.certify.services.specs import Feed, ServiceOutput, StageSpec
 from odradek.deadlines import stretched
 from odradek.errors import OdradekError
+from odradek.remote import Clock
 from odradek.topics import Record
 
 CALL_S: Final = stretched(60.0)
@@ -110,6 +111,16 @@ class Services:
         for each in self._services.values():
             each.restore()
             each.traffic.begin()
+
+    def follow(self, clock: Clock) -> None:
+        """Count the time of requests as the broker's trace does, after the broker's clock was advanced or restored.
+
+        The times of both ends are then of one clock. The trace has the time of the domain that is the furthest ahead.
+        """
+        if self._services:
+            ahead_us = 1000 * max(clock.ahead_ms.values(), default=0)
+            for each in self._services.values():
+                each.traffic.ahead_us = ahead_us
 
     def close(self) -> None:
         for each in self._services.values():

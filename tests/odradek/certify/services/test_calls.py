@@ -84,3 +84,13 @@ async def test_each_request_is_a_moment_with_its_ordinal() -> None:
     assert [each.service for each in trace] == ["postgres"] * 3
     assert trace[0].succeeded
     assert trace[0].line == "postgres 127.0.0.1:5 COMMIT -> ok"
+
+
+async def test_requests_have_the_time_of_the_brokers_trace() -> None:
+    traffic = Traffic(asyncio.get_running_loop())
+    first = arrived(traffic)
+    traffic.ahead_us = 71_000_000
+    second = arrived(traffic)
+    second.answered()
+    assert second.arrived_us - first.arrived_us >= 71_000_000
+    assert second.answered_us >= second.arrived_us
