@@ -19,12 +19,16 @@ from tests.support.deadlines import LONG_TEST_S
 
 ROOT: Final = Path(__file__).parents[3]
 ZOO: Final = ROOT / "examples" / "certify"
-JOBS: Final = sorted(
+BEYOND: Final = ZOO / "beyond"
+"""Jobs with an end that is not Kafka."""
+_PROGRAMS: Final = sorted(
     each
     for each in ZOO.rglob("*.*")
     if each.suffix in (".py", ".go", ".java", ".js")
     and not {"checks", "node_modules"} & set(each.relative_to(ZOO).parts)
 )
+JOBS: Final = [each for each in _PROGRAMS if BEYOND not in each.parents]
+JOBS_BEYOND: Final = [each for each in _PROGRAMS if BEYOND in each.parents]
 RECORDS: Final = 60
 EMPTY_EVERY: Final = 9
 """In an input with empty values, one of so many records has an empty value."""
