@@ -1,0 +1,51 @@
+// Sends each order to the payment service, and tries again after an error.
+'use strict'
+
+const { Kafka, logLevel } = require('kafkajs')
+
+const kafka = new Kafka({
+  brokers: [process.env.KAFKA_BOOTSTRAP_SERVERS],
+  clientId: 'payments',
+  logLevel: logLevel.ERROR,
+  retry: { initialRetryTime: 50, maxRetryTime: 200, retries: 50 },
+})
+const consumer = kafka.consumer({ groupId: 'payments', maxWaitTimeInMs: 100 })
+
+const end = (failure) => {
+  console.error('ends:', failure)
+  process.exit(1)
+}
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+
+const post = async ({ id, amount }) => {
+  const response = await fetch(`${process.env.ODRADEK_HTTP}/v1/payments`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', 'Idempotency-Key': `payment-${id}` },
+    body: JSON.stringify({ order: id, amount }),
+    signal: AbortSignal.timeout(2000),
+  })
+  if (!response.ok) throw new Error(`${id}: ${response.status}`)
+}
+
+const pay = async (order) => {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await post(order)
+    } catch (failure) {
+      if (attempt === 5) throw failure
+      await pause(attempt * 50)
+    }
+  }
+}
+
+const eachMessage = ({ message }) => pay(JSON.parse(message.value)).catch(end)
+
+const main = async () => {
+  consumer.on(consumer.events.CRASH, ({ payload }) => end(payload.error))
+  await consumer.connect()
+  await consumer.subscribe({ topics: ['orders'], fromBeginning: true })
+  await consumer.run({ autoCommitThreshold: 1, eachMessage })
+}
+
+main().catch(end)
