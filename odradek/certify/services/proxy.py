@@ -46,27 +46,41 @@ class Listener:
     def __init__(self, serve: Callable[[Client], Awaitable[None]]) -> None:
         self._serve = serve
         self._clients: dict[Client, asyncio.Task[None]] = {}
-        self._is_away = False
+        self._return: asyncio.Task[None] | None = None
         self.port = 0
 
     async def open(self) -> None:
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._reserved = _bound(0)
+        """Keeps the port while the service is away. A socket that does not listen accepts nothing."""
+        self.port = self._reserved.getsockname()[1]
+        await self._listen()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accepted, sock=_bound(self.port))
+
+    async def restore(self) -> None:
+        """End all connections, and accept new ones, whatever a fault has left."""
+        await self.close_all()
+        if self._return is not None:
+            self._return.cancel()
+            self._return = None
+        if not self._server.is_serving():
+            await self._listen()
 
     async def close(self) -> None:
+        if self._return is not None:
+            self._return.cancel()
         self._server.close()
         await self.close_all()
+        self._reserved.close()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = Client(reader, writer)
-        if self._is_away:
-            client.reset()
-            return
         task = asyncio.current_task()
         assert task is not None
         self._clients[client] = task
         try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 await self._serve(client)
         finally:
             self._clients.pop(client, None)
@@ -76,19 +90,33 @@ class Listener:
 
     async def close_all(self, but: Client | None = None) -> None:
         """Reset all connections of the job, except ``but``."""
-        for client, task in list(self._clients.items()):
-            if client is not but:
-                client.reset()
-                task.cancel()
+        ended = {client: task for client, task in self._clients.items() if client is not but}
+        for client, task in ended.items():
+            client.reset()
+            task.cancel()
+        if ended:
+            await asyncio.wait(ended.values())
 
     async def go_away(self, but: Client | None = None) -> None:
         """Reset all connections of the job, and refuse new ones for `AWAY_S`, as a service that restarts."""
-        self._is_away = True
+        self._server.close()
         await self.close_all(but)
-        asyncio.get_running_loop().call_later(AWAY_S, self._come_back)
+        if self._return is None:
+            self._return = asyncio.create_task(self._come_back())
 
-    def _come_back(self) -> None:
-        self._is_away = False
+    async def _come_back(self) -> None:
+        await asyncio.sleep(AWAY_S)
+        await self._listen()
+        self._return = None
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket that is bound to the port, which several sockets may share."""
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    found.bind(("127.0.0.1", port))
+    return found
 
 
 async def late(client: Client, call: Call) -> bool:

@@ -80,9 +80,20 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(awaited(), self.loop).result(CALL_S)
 
     def close(self) -> None:
+        self.run(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(CALL_S)
         self.loop.close()
+
+    @staticmethod
+    async def _end() -> None:
+        """End what is in progress, so that the loop closes the connections."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in others:
+            each.cancel()
+        if others:
+            await asyncio.wait(others)
+        await asyncio.sleep(0)
 
 
 class Services:

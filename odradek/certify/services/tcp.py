@@ -42,7 +42,7 @@ class TcpService:
         writer.close()
 
     def restore(self) -> None:
-        self._loop.run(self._listener.close_all())
+        self._loop.run(self._listener.restore())
 
     def values(self) -> Mapping[str, str]:
         port = str(self._listener.port)

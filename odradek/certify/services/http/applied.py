@@ -1,0 +1,89 @@
+"""What a service has applied, as its responses show it: the records of ``--output 'http:POST /v1/payments'``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from odradek.certify.services.files import row
+from odradek.certify.services.http.connection import Request
+from odradek.certify.services.http.messages import Response, idempotency_key, json_of, text
+from odradek.certify.services.http.paths import ids, is_random, matches
+from odradek.topics import Record
+
+_ID: Final = "id"
+
+
+def records(responses: Iterable[Response], what: str, label: str) -> list[Record]:
+    """The records of the output ``what``, such as ``POST /v1/payments``: one for each application, in their order.
+
+    The value is the JSON body of the request. It is an object with ``path`` and ``body`` if the body is no JSON, if the path
+    has a query, or if ``what`` contains ``{}``.
+    """
+    method, _, wanted = what.partition(" ")
+    chosen = [
+        each for each in responses if each.request.method == method and matches(wanted, _path(each.request))
+    ]
+    return [
+        row(label, number, _value(each.request, wanted), _key(each.request, wanted))
+        for number, each in enumerate(applications(chosen))
+    ]
+
+
+def applications(responses: Iterable[Response]) -> list[Response]:
+    """The responses to requests that the service has applied.
+
+    A response with another status than 2xx applies nothing. A second response under the same idempotency key is the
+    application of the first one, if it is the same, has the same ``id``, or says that it is replayed.
+    """
+    found: list[Response] = []
+    known: dict[str, list[Response]] = {}
+    for each in responses:
+        if not 200 <= each.status < 300:
+            continue
+        key = idempotency_key(each.request)
+        earlier = known.setdefault(key or _content(each.request), [])
+        if not any(each.says_replayed or (key and _is_same(each, other)) for other in earlier):
+            found.append(each)
+        earlier.append(each)
+    return found
+
+
+def _is_same(one: Response, two: Response) -> bool:
+    """Whether two responses are about the same application. A status may differ: 201 at first, then 200."""
+    if one.body == two.body:
+        return True
+    ours, theirs = json_of(bytes(one.body)), json_of(bytes(two.body))
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return False
+    return ours.get(_ID) is not None and ours.get(_ID) == theirs.get(_ID)
+
+
+def _content(request: Request) -> str:
+    return f"{request.method} {request.target} {hashlib.sha256(request.body).hexdigest()}"
+
+
+def _value(request: Request, wanted: str) -> object:
+    body = json_of(request.body)
+    if body is not None and request.target == wanted:
+        return body
+    return {"path": request.target, "body": text(request.body) if body is None else body}
+
+
+def _key(request: Request, wanted: str) -> str | None:
+    """The key of the record: the ids in the path, or the first field of the body.
+
+    A generated value is no key, because it is another one in each run.
+    """
+    found: object = "/".join(ids(wanted, _path(request)))
+    body = json_of(request.body)
+    if not found and isinstance(body, dict):
+        found = next(iter(body.values()), None)
+    key = found if isinstance(found, str) else json.dumps(found, sort_keys=True)
+    return None if found in (None, "") or is_random(key) else key
+
+
+def _path(request: Request) -> str:
+    return request.target.partition("?")[0]
