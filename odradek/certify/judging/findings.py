@@ -97,7 +97,7 @@ class Outputs:
     open_transactions: Sequence[str] = field(default_factory=tuple)
     """Open transactions that hold back the last stable offset of the outputs at the end, as sentences."""
     left_open: Sequence[str] = field(default_factory=tuple)
-    """Transactions that the job left prepared at services besides Kafka, as sentences."""
+    """Transactions that the job left open or prepared at services besides Kafka, as sentences."""
     said: Sequence[Finding] = field(default_factory=tuple)
     """Findings of the user's check, which runs while the broker and the run's directory still exist."""
 
@@ -175,7 +175,7 @@ def _of_the_end(outputs: Outputs, difference: Difference) -> list[Finding]:
         sentence = "an open transaction holds back read_committed consumers of the output"
         found.append(Finding(Kind.STUCK, sentence, tuple(outputs.open_transactions)))
     if outputs.left_open:
-        sentence = "a prepared transaction was neither committed nor rolled back, and holds its locks"
+        sentence = "a transaction was neither committed nor rolled back, and holds its locks"
         found.append(Finding(Kind.STUCK, sentence, tuple(outputs.left_open)))
     return found
 
