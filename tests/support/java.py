@@ -5,6 +5,7 @@
 Where there is no Java, or the jars cannot be downloaded, these tests are skipped with the reason; in CI they fail.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -103,6 +104,28 @@ def jars_folder(name: str, *coordinates: str) -> Path:
 def archive_folder(name: str, coordinate: str) -> Path:
     """Folder of an unpacked .tar.gz from Maven's repository (``group:artifact:version:classifier``), downloaded once."""
     return Path(_or_skip(_found_archive(name, coordinate)))
+
+
+def project_jars(project: Path) -> str:
+    """Class path of the dependencies of a folder's pom.xml, downloaded once for each text of it. Needs Maven."""
+    return str(Path(_or_skip(_found_of_project(project))) / "*")
+
+
+@cache
+def _found_of_project(project: Path) -> str | Unavailable:
+    text = (project / "pom.xml").read_bytes()
+    folder = _CACHE / "jars" / f"{project.name}-{hashlib.sha256(text).hexdigest()[:8]}"
+    maven = shutil.which("mvn")
+    if maven is None:
+        return Unavailable(f"needs mvn for the jars of {project / 'pom.xml'}")
+    try:
+        with locked(folder.with_suffix(".lock")):
+            if not (folder / "complete").exists():
+                _copy_dependencies(maven, project, folder)
+                (folder / "complete").touch()
+    except Unavailable as missing:
+        return missing
+    return str(folder)
 
 
 # A failed attempt is cached too, so that the tests of a process make only one.
@@ -206,14 +229,18 @@ def _fetch_by_maven(folder: Path, coordinates: tuple[str, ...]) -> None:
             "<project><modelVersion>4.0.0</modelVersion><groupId>odradek</groupId><artifactId>tests</artifactId>"
             f"<version>1</version><dependencies>{dependencies}</dependencies></project>"
         )
-        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-        try:
-            subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=TEST_S, check=True)
-        except subprocess.CalledProcessError as error:
-            lines = [line for line in error.stdout.splitlines() if "ERROR" in line]
-            raise Unavailable(f"mvn failed: {lines[0] if lines else error.returncode}") from error
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unavailable(f"mvn failed: {error}") from error
+        _copy_dependencies(maven, Path(work), folder)
+
+
+def _copy_dependencies(maven: str, project: Path, folder: Path) -> None:
+    command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    try:
+        subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=TEST_S, check=True)
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in error.stdout.splitlines() if "ERROR" in line]
+        raise Unavailable(f"mvn failed: {lines[0] if lines else error.returncode}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"mvn failed: {error}") from error
 
 
 def _dependency(coordinate: str) -> str:
