@@ -32,7 +32,7 @@ from tests.support.java import SHORT_LIVED, class_archive, java, project_jars, w
 from tests.support.javaprog import CACHE, compiled
 from tests.support.postgres import HOST, PASSWORD, USER, PostgresServer
 
-SETUP: Final = BEYOND / "tables.sql"
+SETUP: Final = BEYOND / "frameworks.sql"
 JVM: Final = ("-Xmx256m", *SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 ROWS: Final = "SELECT id, amount FROM results"
 ENTRIES: Final = "SELECT id, amount FROM journal"
@@ -64,6 +64,10 @@ PROGRAMS: Final = [
     Program("spark", "right/spark_batches.py", ENTRIES, ("{data}",), is_endless=False),
     Program("spark", "wrong/spark_rows.py", ENTRIES, ("{data}",), is_endless=False),
 ]
+
+
+def place(program: Program) -> Path:
+    return (BEYOND if program.framework == "spark" else BEYOND / program.framework) / program.name
 
 
 # -- commands ------------------------------------------------------------------------------------------------------------
@@ -129,7 +133,7 @@ def _submit(program: Program) -> list[str]:
     return [
         *("env", *variables, str(submit), "--master", "local[2]", "--jars", jars),
         *options,
-        str(BEYOND / program.name),
+        str(place(program)),
         *program.words,
     ]
 

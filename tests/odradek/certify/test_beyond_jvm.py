@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.odradek.certify.beyond_jvm import PROGRAMS, Program, copied
-from tests.odradek.certify.zoo import BEYOND, RECORDS
+from tests.odradek.certify.beyond_jvm import PROGRAMS, Program, copied, place
+from tests.odradek.certify.zoo import BEYOND, RECORDS, ZOO
 from tests.support.broker import StartBroker
 from tests.support.postgres import PostgresServer
 
@@ -25,12 +25,11 @@ def test_each_record_has_one_row_or_one_event(
     assert sorted(copied(program, broker, postgres, tmp_path)) == sorted(expected)
 
 
-def test_each_program_is_tried():
-    tried = {
-        str(BEYOND / program.framework / program.name) for program in PROGRAMS if program.framework != "spark"
-    }
-    folders = [BEYOND / folder for folder in ("connect", "debezium", "flink", "spring")]
-    sources = {
-        str(each) for folder in folders for each in folder.glob("*/*.*") if each.suffix != ".properties"
-    }
-    assert sources == tried
+def test_each_program_is_tried_and_in_the_table():
+    page = (ZOO / "README.md").read_text("utf-8")
+    tried = {place(program) for program in PROGRAMS}
+    folders = [BEYOND / framework for framework in {program.framework for program in PROGRAMS} - {"spark"}]
+    sources = {each for folder in folders for each in folder.glob("*/*.*") if each.suffix != ".properties"}
+    assert sources | set(BEYOND.glob("*/spark_*.py")) == tried
+    for source in tried:
+        assert f"({source.relative_to(ZOO).as_posix()})" in page
