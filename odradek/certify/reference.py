@@ -235,6 +235,11 @@ def _finished(stage: Stage, workload: Workload, observer: Observer, number: int)
 
 def _judged_alone(workload: Workload, run: Run) -> None:
     """Raise `NotJudged` if the first run alone shows that the job cannot be judged: no output, or the check refuses."""
+    if any(not each.stage for each in workload.service_outputs):
+        from odradek.certify.services.files import unreadable
+
+        for reason in filter(None, map(unreadable, run.outputs.committed)):
+            raise NotJudged(f"without faults the job left a file that no reader can read: {reason}")
     if workload.check is not None:
         _refuse("without faults ", run.outputs.said)
     elif not run.outputs.committed:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from odradek.certify.services.calls import Call, ServiceRule, Traffic
 from odradek.certify.services.specs import Feed, ServiceOutput, StageSpec
@@ -14,6 +14,9 @@ from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 from odradek.remote import Clock
 from odradek.topics import Record
+
+if TYPE_CHECKING:
+    from odradek.certify.services.files import Files
 
 CALL_S: Final = stretched(60.0)
 """Maximum time for one operation of a proxy, in seconds."""
@@ -105,7 +108,7 @@ class Services:
         self._stages, self._outputs, self._feeds = tuple(stages), outputs, feeds
         self._services: dict[str, Service] = {}
         self._loop: Loop | None = None
-        self._data = Path()
+        self._files = _files(outputs)
 
     def start(self) -> None:
         if not self._stages:
@@ -118,7 +121,8 @@ class Services:
 
     def restore(self, data: Path) -> None:
         """Prepare a run, whose directory is ``data``."""
-        self._data = data
+        if self._files is not None:
+            self._files.begin(data)
         for each in self._services.values():
             each.restore()
             each.traffic.begin()
@@ -160,18 +164,25 @@ class Services:
 
     @property
     def writes(self) -> int:
-        """Number of requests that may change state, since the start."""
-        return sum(each.traffic.writes for each in self._services.values())
+        """Number of requests that may change state, and of changes of output files, since the start."""
+        return sum(each.traffic.writes for each in self._services.values()) + self._file_changes
 
     @property
     def has_writes(self) -> bool:
-        """Whether the job has sent a request in this run that may change state."""
-        return any(call.is_write for each in self._services.values() for call in each.traffic.calls())
+        """Whether the job has sent a request in this run that may change state, or has written an output file."""
+        has_files = self._files is not None and self._files.are_there
+        return has_files or any(
+            call.is_write for each in self._services.values() for call in each.traffic.calls()
+        )
 
     @property
     def handled(self) -> int:
-        """Number of requests that may change state and that services have handled, since the start."""
-        return sum(each.traffic.handled for each in self._services.values())
+        """Number of requests that may change state and that services have handled, and of changes of output files."""
+        return sum(each.traffic.handled for each in self._services.values()) + self._file_changes
+
+    @property
+    def _file_changes(self) -> int:
+        return 0 if self._files is None else self._files.changes
 
     def peers(self) -> list[str]:
         """The connections (host:port) of this run's requests, the latest first."""
@@ -191,11 +202,18 @@ class Services:
         """The records of all outputs that are not topics, as they are now."""
         found: list[Record] = []
         for output in self._outputs:
-            if output.stage:
-                found += self._services[output.stage].records(output)
-            else:
-                found += output.read_files(self._data)
+            source = self._services[output.stage] if output.stage else self._files
+            assert source is not None
+            found += source.records(output)
         return found
 
     def open_transactions(self) -> list[str]:
         return [sentence for each in self._services.values() for sentence in each.open_transactions()]
+
+
+def _files(outputs: Sequence[ServiceOutput]) -> Files | None:
+    if all(each.stage for each in outputs):
+        return None
+    from odradek.certify.services.files import Files
+
+    return Files([each for each in outputs if not each.stage])

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from odradek.extras import install_command
-from odradek.topics import Record
 
 if TYPE_CHECKING:
     from odradek.certify.services.service import Service
@@ -94,11 +93,6 @@ class ServiceOutput:
         """The name of the output in findings and evidence."""
         return f"{self.stage or FILES}:{self.what}"
 
-    def read_files(self, data: Path) -> list[Record]:
-        from odradek.certify.services.files import read
-
-        return read(data, self.what, self.label)
-
 
 def is_service(output: str) -> bool:
     """Whether an ``--output`` or ``--input`` is not a topic: topics contain no colon."""
@@ -110,6 +104,9 @@ def parse_output(said: str, stages: Sequence[StageSpec]) -> ServiceOutput:
     name, _, what = said.partition(":")
     what = what.strip()
     if name == FILES and what:
+        from odradek.certify.services.files import check_pattern
+
+        check_pattern(what)
         return ServiceOutput("", what)
     _check(name, what, "--output", said, stages)
     return ServiceOutput(name, what)

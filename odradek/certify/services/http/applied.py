@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.certify.services.files import row
 from odradek.certify.services.http.connection import Request
 from odradek.certify.services.http.messages import Response, idempotency_key, json_of, text
 from odradek.certify.services.http.paths import ids, is_random, matches
+from odradek.certify.services.values import row
 from odradek.topics import Record
 
 _ID: Final = "id"

@@ -15,7 +15,6 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,8 +24,8 @@ from psycopg.adapt import Loader
 from psycopg.types.json import set_json_loads
 from psycopg.types.string import TextLoader
 
-from odradek.certify.services.files import row
 from odradek.certify.services.specs import Feed, ServiceOutput
+from odradek.certify.services.values import key_of, loads, number, row
 from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 from odradek.topics import Record
@@ -178,7 +177,7 @@ class Databases:
         if len(names) != len(set(names)):
             raise OdradekError(f"--output {output.label}: two columns have the same name: name them with AS")
         return [
-            row(output.label, number, dict(zip(names, values, strict=True)), _text(values[0]))
+            row(output.label, number, dict(zip(names, values, strict=True)), key_of(values[0]))
             for number, values in enumerate(cursor)
         ]
 
@@ -360,26 +359,4 @@ def _use_canonical_text(session: _Session) -> None:
             session.adapters.register_loader(each.oid, _NumberLoader)
         elif each.name not in kept:
             session.adapters.register_loader(each.oid, TextLoader)
-    set_json_loads(lambda text: json.loads(text, parse_float=number), session)
-
-
-def number(text: str) -> int | float | str:
-    """A number as a JSON number, in the same form for all equal numbers; as text if a float cannot represent it.
-
-    >>> number("12.50"), number("3.00"), number("0.1234567890123456789"), number("NaN")
-    (12.5, 3, '0.1234567890123456789', 'NaN')
-    """
-    exact, near = Decimal(text), float(text)
-    if not exact.is_finite():
-        return text
-    if Decimal(repr(near)) == exact:
-        return int(near) if near.is_integer() and abs(near) < 2**53 else near
-    return int(exact) if exact == exact.to_integral_value() else text.rstrip("0")
-
-
-def _text(value: object) -> str | None:
-    return (
-        value
-        if value is None or isinstance(value, str)
-        else json.dumps(value, sort_keys=True, ensure_ascii=False)
-    )
+    set_json_loads(loads, session)
