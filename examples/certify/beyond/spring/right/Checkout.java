@@ -10,7 +10,10 @@ import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.jdbc.support.JdbcTransactionManager;
 import org.springframework.kafka.annotation.KafkaListener;
 import org.springframework.kafka.core.KafkaTemplate;
+import org.springframework.kafka.listener.AfterRollbackProcessor;
+import org.springframework.kafka.listener.DefaultAfterRollbackProcessor;
 import org.springframework.transaction.annotation.Transactional;
+import org.springframework.util.backoff.FixedBackOff;
 
 /** Stores each record as a row, and sends an event. */
 @SpringBootConfiguration
@@ -34,6 +37,11 @@ public class Checkout {
     @Primary
     JdbcTransactionManager transactionManager(DataSource database) {
         return new JdbcTransactionManager(database);
+    }
+
+    @Bean
+    AfterRollbackProcessor<Object, Object> afterRollback() {
+        return new DefaultAfterRollbackProcessor<>(new FixedBackOff(100, FixedBackOff.UNLIMITED_ATTEMPTS));
     }
 
     @Bean
