@@ -275,7 +275,7 @@ class _RunInProgress:
             hits=hits,
             took_s=end.at_s - began - self._patience.held_s,
             exits=[(each.instance, each.code) for each in self._job.exits],
-            notes=self._staging.notes,
+            notes=[*self._staging.notes, *self._feeding.rejected],
             log="\n".join(self._job.last_lines(LOG_LINES)),
             clock_was_moved=self._staging.time.was_moved,
             without_effect=self._staging.without_effect,

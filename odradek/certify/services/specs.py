@@ -27,6 +27,7 @@ PLACEHOLDERS: Final = {
 PORT: Final = "port"
 """Placeholder for a free port of each run, at which the job serves the requests of an ``--input http:...``."""
 FILES: Final = "files"
+_REQUEST: Final = re.compile(r"[A-Z]+ http://[\w.-]+:\{port\}(/[!-~]*)?")
 _NAME: Final = r"(?:postgres|http|tcp)(?:\.[A-Za-z_][A-Za-z0-9_-]*)?"
 
 
@@ -130,17 +131,25 @@ class Feed:
 def parse_input(said: str, directory: Path, stages: Sequence[StageSpec]) -> Feed:
     """Parse an ``--input``. Relative paths are relative to ``directory``. Raises ``ValueError``."""
     name, _, rest = said.partition(":")
-    what, equals, path = rest.rpartition("=")
+    # A URL may contain =, and so may a path such as day=1/orders.csv.
+    what, equals, path = rest.rpartition("=") if name == "http" else rest.partition("=")
     if not equals or not what or not path:
         raise ValueError(
             f"--input {said!r}: expected postgres:TABLE=FILE, http:POST URL=FILE or files:DIRECTORY=FOLDER"
         )
-    if name not in (FILES, "http"):
-        _check(name, what, "--input", said, stages)
+    what = what.strip()
+    if name == "http":
+        if not _REQUEST.fullmatch(what):
+            raise ValueError(f"--input {said!r}: expected http:POST http://127.0.0.1:{{port}}/PATH=FILE")
+    elif name == FILES:
+        if what.startswith("/") or ".." in Path(what).parts:
+            raise ValueError(f"--input {said!r}: expected a directory below the run's directory")
+    else:
+        _check(name, what, "--input", said, [each for each in stages if each.kind == "postgres"])
     source = directory / path
     if not source.exists():
         raise ValueError(f"--input: there is no file {source}")
-    return Feed(name, what.strip(), source)
+    return Feed(name, what, source)
 
 
 def _check(name: str, what: str, option: str, said: str, stages: Sequence[StageSpec]) -> None:
