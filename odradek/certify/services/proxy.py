@@ -88,19 +88,23 @@ class Listener:
 
     # -- faults --------------------------------------------------------------------------------------------------
 
-    async def close_all(self, but: Client | None = None) -> None:
-        """Reset all connections of the job, except ``but``."""
+    async def close_all(self, but: Client | None = None, farewell: bytes = b"") -> None:
+        """Reset all connections of the job, except ``but``. With ``farewell`` they get these bytes, and are closed."""
         ended = {client: task for client, task in self._clients.items() if client is not but}
         for client, task in ended.items():
-            client.reset()
+            if farewell:
+                client.writer.write(farewell)
+                client.writer.close()
+            else:
+                client.reset()
             task.cancel()
         if ended:
             await asyncio.wait(ended.values())
 
-    async def go_away(self, but: Client | None = None) -> None:
-        """Reset all connections of the job, and refuse new ones for `AWAY_S`, as a service that restarts."""
+    async def go_away(self, but: Client | None = None, farewell: bytes = b"") -> None:
+        """Close all connections of the job (`close_all`), and refuse new ones for `AWAY_S`, as a service that restarts."""
         self._server.close()
-        await self.close_all(but)
+        await self.close_all(but, farewell)
         if self._return is None:
             self._return = asyncio.create_task(self._come_back())
 
