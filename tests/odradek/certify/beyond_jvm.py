@@ -1,30 +1,39 @@
 """The jobs of examples/certify/beyond on a JVM: Kafka Connect, Debezium, Flink, Spring Boot and Spark beside PostgreSQL.
 
+python -m tests.odradek.certify.beyond_jvm connect/wrong/journal.json --seed 3      # certify one, and print the certificate
+
 A job starts in half the CPU time with an archive of its framework's classes. `copied` writes it when it runs a job of the
 framework for the first time.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyspark
 
+from odradek.certify import settings
+from odradek.certify.certificate import Certificate
+from odradek.certify.certifier import Certifier
+from odradek.certify.outcome import Verdict
+from odradek.certify.report.text import summary
 from odradek.certify.runs.seeding import write
 from odradek.certify.workload import Seed
 from odradek.process import BrokerProcess
 from odradek.spark import environment
-from tests.odradek.certify.zoo import BEYOND, RECORDS
+from tests.clients.soak_jobs import Job
+from tests.odradek.certify.zoo import BEYOND, RECORDS, ZOO
 from tests.spark.archive import java_options
 from tests.support.clients import eventually, values
 from tests.support.deadlines import HANG_S
@@ -34,6 +43,7 @@ from tests.support.postgres import HOST, PASSWORD, USER, PostgresServer
 
 SETUP: Final = BEYOND / "frameworks.sql"
 JVM: Final = ("-Xmx256m", *SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+BUDGET_S: Final = 360.0
 ROWS: Final = "SELECT id, amount FROM results"
 ENTRIES: Final = "SELECT id, amount FROM journal"
 
@@ -48,21 +58,34 @@ class Program(NamedTuple):
     """The query of its rows. Empty if it writes to the topic ``out``."""
     words: tuple[str, ...] = ()
     """Its arguments, with ``{data}`` for the directory of a run. Connectors: the main class, and its files."""
-    is_endless: bool = True
+    kinds: frozenset[str] = frozenset()
+    """Kinds of findings of a wrong job; at least one of them is required. A correct job has none."""
+    diagnosis: str = ""
+    """Name of the cause."""
+
+    @property
+    def is_endless(self) -> bool:
+        return self.framework != "spark"
+
+    @property
+    def title(self) -> str:
+        return f"{self.framework}/{self.name}"
 
 
+DUPLICATED: Final = frozenset({"duplicated"})
+TORN: Final = frozenset({"torn", "lost"})
 PROGRAMS: Final = [
     Program("connect", "right/rows.json", ROWS, ("Worker", "worker.properties")),
-    Program("connect", "wrong/journal.json", ENTRIES, ("Worker", "worker.properties")),
+    Program("connect", "wrong/journal.json", ENTRIES, ("Worker", "worker.properties"), DUPLICATED),
     Program("debezium", "right/events.json", "", ("Shop", "right/worker.properties")),
-    Program("debezium", "wrong/events.json", "", ("Shop", "wrong/worker.properties")),
+    Program("debezium", "wrong/events.json", "", ("Shop", "wrong/worker.properties"), DUPLICATED),
     Program("flink", "right/Ledger.java", ENTRIES, ("{data}",)),
-    Program("flink", "wrong/Entries.java", ENTRIES, ("{data}",)),
+    Program("flink", "wrong/Entries.java", ENTRIES, ("{data}",), DUPLICATED),
     Program("spring", "right/Checkout.java", ""),
-    Program("spring", "wrong/Orders.java", ""),
-    Program("spring", "wrong/Billing.java", ""),
-    Program("spark", "right/spark_batches.py", ENTRIES, ("{data}",), is_endless=False),
-    Program("spark", "wrong/spark_rows.py", ENTRIES, ("{data}",), is_endless=False),
+    Program("spring", "wrong/Orders.java", "", (), TORN),
+    Program("spring", "wrong/Billing.java", "", (), TORN),
+    Program("spark", "right/spark_batches.py", ENTRIES, ("{data}",)),
+    Program("spark", "wrong/spark_rows.py", ENTRIES, ("{data}",), DUPLICATED),
 ]
 
 
@@ -176,7 +199,7 @@ def copied(program: Program, broker: BrokerProcess, server: PostgresServer, dire
 @contextmanager
 def _archiving(program: Program) -> Iterator[tuple[str, ...]]:
     """Options with which the job's JVM writes the archive of its classes at its end, if there is none yet."""
-    if program.framework == "spark" or _archive(program).exists():
+    if not program.is_endless or _archive(program).exists():
         yield ()
         return
     made = _archive(program).with_suffix(f".{os.getpid()}")
@@ -197,3 +220,64 @@ def address(server: PostgresServer, database: str) -> dict[str, str]:
     parts = {"HOST": HOST, "PORT": str(server.port), "USER": USER, "PASSWORD": PASSWORD, "DATABASE": database}
     dsn = f"postgresql://{USER}:{PASSWORD}@{HOST}:{server.port}/{database}"
     return {"ODRADEK_POSTGRES": dsn} | {f"ODRADEK_POSTGRES_{name}": value for name, value in parts.items()}
+
+
+# -- certification -------------------------------------------------------------------------------------------------------
+
+
+def certified(program: Program, server: PostgresServer, **more: Any) -> Certifier:
+    outputs = [f"postgres:{program.output or ROWS}"] + ([] if program.output else ["out"])
+    options = {
+        "job": command(program),
+        "topic": ["in:2", "out:2"],
+        "seed-records": ["in=in.ndjson"],
+        "stage": [f"postgres={server.dsn}"],
+        "stage-setup": [f"postgres={SETUP}"],
+        "output": outputs,
+        "until": None if program.is_endless else "exit",
+    }
+    return Certifier(settings.workload(options, ZOO), **more)
+
+
+def is_as_expected(
+    program: Program, seed: int, server: PostgresServer, budget_s: float = BUDGET_S
+) -> Certificate:
+    """Check that the failure of a wrong job is found with its cause, and that nothing is found in a correct one."""
+    certificate = certified(program, server, failures_max=1, seed=seed, budget_s=budget_s).run()
+    if not program.kinds:
+        assert certificate.verdict in (Verdict.CLEAN, Verdict.INCOMPLETE), summary(certificate)
+        assert certificate.lints == [], summary(certificate)
+        return certificate
+    assert certificate.failures, summary(certificate)
+    (failure,) = certificate.failures[:1]
+    assert program.kinds & set(failure.kinds), summary(certificate)
+    names = {each.name for each in (*failure.diagnosis, *certificate.lints)}
+    assert not program.diagnosis or program.diagnosis in names, (names, summary(certificate))
+    return certificate
+
+
+def _tried(program: Program, seed: int, directory: Path) -> None:
+    with PostgresServer() as server:
+        is_as_expected(program, seed, server)
+
+
+JOBS: Final = [Job(f"beyond-{each.title}", partial(_tried, each)) for each in PROGRAMS]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.odradek.certify.beyond_jvm")
+    parser.add_argument("title", choices=[each.title for each in PROGRAMS], nargs="+")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=BUDGET_S / 60)
+    given = parser.parse_args(arguments)
+    with PostgresServer() as server:
+        for program in (each for each in PROGRAMS if each.title in given.title):
+            certificate = certified(
+                program, server, failures_max=1, seed=given.seed, budget_s=given.minutes * 60
+            ).run()
+            print(f"{program.title}: {summary(certificate)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.java, pytest.mark.postgres]
 QUICK = {"group.initial.rebalance.delay.ms": 0}
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: f"{program.framework}/{program.name}")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.title)
 def test_each_record_has_one_row_or_one_event(
     program: Program, start_broker: StartBroker, postgres: PostgresServer, tmp_path: Path
 ):
