@@ -67,7 +67,8 @@ class PostgresService:
         return self._proxy.database
 
     def values(self) -> Mapping[str, str]:
-        return self._proxy.address.values(self._spec.name, self._proxy.listener.port)
+        # The name of the run's database: Debezium looks for its slot by the name that it was given, and JDBC for tables.
+        return self._proxy.address.values(self._spec.name, self._proxy.listener.port, self.database)
 
     def records(self, output: ServiceOutput) -> list[Record]:
         return self._databases.records(output, self.database)

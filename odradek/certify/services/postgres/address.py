@@ -78,8 +78,8 @@ class Address:
             context.load_cert_chain(given["sslcert"], given["sslkey"], given["sslpassword"])
         return context
 
-    def values(self, name: str, port: int) -> dict[str, str]:
-        """Placeholders for a job that connects to the proxy at ``port``."""
+    def values(self, name: str, port: int, database: str) -> dict[str, str]:
+        """Placeholders for a job that connects to a database through the proxy at ``port``."""
         parameters = {each: self.parameters[each] for each in _OF_JOB if each in self.parameters}
         jdbc = {"user": self.user, "password": self.password}
         if self.has_tls:
@@ -87,7 +87,7 @@ class Address:
             parameters |= {"sslmode": "require", "channel_binding": "disable"}
             jdbc |= {"sslmode": "require", "channelBinding": "disable"}
         login = quote(self.user, "") + (f":{quote(self.password, '')}" if self.password else "")
-        place = f"{HOST}:{port}/{quote(self.database, '')}"
+        place = f"{HOST}:{port}/{quote(database, '')}"
         dsn = f"postgresql://{login}@{place}"
         return {
             name: dsn + (f"?{urlencode(parameters, quote_via=quote)}" if parameters else ""),
@@ -96,7 +96,7 @@ class Address:
             f"{name}.port": str(port),
             f"{name}.user": self.user,
             f"{name}.password": self.password,
-            f"{name}.database": self.database,
+            f"{name}.database": database,
         }
 
 

@@ -51,7 +51,7 @@ class Proxy:
         self.name, self.address, self.traffic = name, address, traffic
         self.certificate = certificate
         self.database = address.database
-        """Database of the run, which replaces that of the DSN."""
+        """Database of the run, which replaces that of the DSN, for jobs that have its name from elsewhere."""
         self.volatile: Collection[str] = ()
         """Names of the functions of the user that may change something."""
         self.number = itertools.count(1).__next__

@@ -27,7 +27,10 @@ class Proxied:
     def __init__(self, service: PostgresService, dsn: str) -> None:
         self.service = service
         self._direct = dsn
-        self.dsn = service.values()["postgres"]
+
+    @property
+    def dsn(self) -> str:
+        return self.service.values()["postgres"]
 
     def connect(self, *, autocommit: bool = False) -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(self.dsn, autocommit=autocommit)

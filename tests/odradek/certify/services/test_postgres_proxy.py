@@ -35,6 +35,17 @@ def stage(proxied_server: Proxied) -> Proxied:
     return proxied_server
 
 
+def test_the_address_of_a_run_has_the_name_of_its_database_and_that_of_the_users_leads_there(
+    stage: Proxied,
+) -> None:
+    values = stage.service.values()
+    for name in (values["postgres.database"], "proxied"):
+        with psycopg.connect(values["postgres"], dbname=name) as session:
+            assert session.execute("SELECT current_database()").fetchone() == (stage.service.database,)
+    assert f"/{stage.service.database}?" in values["postgres.jdbc"]
+    assert stage.service.database != "proxied"
+
+
 def simple(connection: Connection) -> None:
     connection.execute(INSERT)
 
