@@ -19,10 +19,11 @@ from odradek.certify.certificate import Certificate, Failure
 from odradek.certify.judging.findings import Finding, Kind
 from odradek.certify.lints import Lint
 from odradek.certify.observer import Observer, Quiet
+from odradek.certify.outcome import NotJudged
 from odradek.certify.plans.exploration import Coverage
 from odradek.certify.plans.plan import Plan
 from odradek.certify.plans.requirements import SIDE_BY_SIDE
-from odradek.certify.reference import NotJudged, controlled, refer
+from odradek.certify.reference import controlled, refer
 from odradek.certify.runs.holding import OnHold
 from odradek.certify.runs.run import Run, Stage
 from odradek.certify.workload import PATIENCE_S, Workload

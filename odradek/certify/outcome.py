@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from odradek.errors import OdradekError
+
 
 class Verdict(Enum):
     """The verdict of a certificate. If several apply, the first one in this order is reported."""
@@ -51,3 +53,11 @@ class Again(Enum):
     @property
     def exit_code(self) -> int:
         return {Again.DID_NOT: 0, Again.CAME_BACK: 1, Again.NOT_REACHED: 3}[self]
+
+
+class NotJudged(OdradekError):
+    """The error for a job without expected outputs.
+
+    A run without faults did not finish or wrote nothing, two of these runs differ, or a service answers from its memory of
+    an earlier run.
+    """

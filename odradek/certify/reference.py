@@ -20,12 +20,12 @@ from odradek.certify.lints import Evidence, Lint, changing_ids, lint
 from odradek.certify.lints.causes import diagnosed
 from odradek.certify.lints.share_groups import never_renews
 from odradek.certify.observer import Observer
+from odradek.certify.outcome import NotJudged
 from odradek.certify.plans.exploration import Exploration
 from odradek.certify.plans.moments import moments, patterns, roles
 from odradek.certify.plans.plan import Plan
 from odradek.certify.runs.run import Run, Stage
 from odradek.certify.workload import LONGEST_S, Delivery, Workload
-from odradek.errors import OdradekError
 
 REST_S: Final = 60.0
 """Time without a request that changes anything after which a job without faults is considered not to finish, in seconds."""
@@ -36,13 +36,6 @@ LINES_MAX: Final = 8
 _MISSING: Final = frozenset({Kind.LOST, Kind.TORN})
 _LAST_VALUES: Final = frozenset({Kind.CHANGED, Kind.REORDERED})
 _OTHER: Final = frozenset({Kind.CHANGED, Kind.UNEXPECTED, Kind.REORDERED})
-
-
-class NotJudged(OdradekError):
-    """The error for a job without expected outputs.
-
-    A run without faults did not finish or wrote nothing, or two of these runs differ.
-    """
 
 
 @dataclass(frozen=True, slots=True)

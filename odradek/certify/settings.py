@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from odradek.certify.jobs import container
 from odradek.certify.jobs.command import Command
 from odradek.certify.jobs.restarts import ALWAYS, Restart
+from odradek.certify.judging.check import Check
 from odradek.certify.judging.comparison import Compare
 from odradek.certify.judging.rows import ALL_HEADERS, ON_DEMAND
 from odradek.certify.outcome import ACCEPTABLE, Verdict
@@ -31,7 +32,7 @@ NAMES: Final = (
     *("check", "restart", "grace"),
     *("nodes", "upstream", "set", "patience", "budget", "seed", "stages", "failures", "report"),
     *("profile", "accept", "leave-out", "group-config", "delivery", "allow-rejected"),
-    *("stage", "stage-setup", "input"),
+    *("stage", "stage-setup", "stage-reset", "input"),
 )
 
 
@@ -121,20 +122,34 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
 
 
 def _stages(options: Mapping[str, Any], directory: Path) -> tuple[StageSpec, ...]:
-    setups = {}
-    for said in _several(options.get("stage-setup")):
-        name, equals, path = said.partition("=")
-        if not equals:
-            raise ValueError(f"--stage-setup {said!r}: expected NAME=FILE")
-        setups[name] = _existing("--stage-setup", directory / path)
+    setups = {
+        name: _existing("--stage-setup", directory / path)
+        for name, path in _by_stage("stage-setup", "FILE", options)
+    }
+    resets = {
+        name: Check(command, directory) for name, command in _by_stage("stage-reset", "COMMAND", options)
+    }
     stages = [named("--stage", StageSpec.parse, each) for each in _several(options.get("stage"))]
     names = [each.name for each in stages]
-    for name in [*setups, *(each for each in names if names.count(each) > 1)]:
+    for option, name in [
+        *(("stage-setup", each) for each in setups),
+        *(("stage-reset", each) for each in resets),
+    ]:
         if name not in names:
-            raise ValueError(f"--stage-setup {name}: no --stage has this name (known: {', '.join(names)})")
+            raise ValueError(f"--{option} {name}: no --stage has this name (known: {', '.join(names)})")
+    for name in names:
         if names.count(name) > 1:
             raise ValueError(f"--stage {name} is there twice: name the second one, as in {name}.second=...")
-    return tuple(replace(each, setup=setups.get(each.name)) for each in stages)
+    return tuple(replace(each, setup=setups.get(each.name), reset=resets.get(each.name)) for each in stages)
+
+
+def _by_stage(option: str, what: str, options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The values ``NAME=...`` of an option, by the name of the stage."""
+    for said in _several(options.get(option)):
+        name, equals, rest = said.partition("=")
+        if not equals or not rest:
+            raise ValueError(f"--{option} {said!r}: expected NAME={what}")
+        yield name, rest
 
 
 def _command(options: Mapping[str, Any], directory: Path, stages: Sequence[StageSpec]) -> Command:

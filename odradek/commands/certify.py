@@ -72,6 +72,12 @@ _WRITES_EVERY_S: Final = 10.0
     help="SQL script that prepares the database with which each run begins.",
 )
 @click.option(
+    "--stage-reset",
+    multiple=True,
+    metavar="NAME=COMMAND",
+    help="Shell command that returns the service to its first state before each run.",
+)
+@click.option(
     "--input",
     multiple=True,
     metavar="NAME:WHERE=FILE",

@@ -24,6 +24,7 @@ PLACEHOLDERS: Final = ("bootstrap", "instance", "run", "data")
 SHELL: Final = ("/bin/sh", "-c")
 _PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE: Final = re.compile(r"\W")
 _CONTROL: Final = frozenset(";&|()\n")
 """Characters that separate commands, outside quotes."""
 _EXPANDED: Final = frozenset("$`<>*?[#~")
@@ -230,6 +231,16 @@ def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if found is None:
             return
         yield found[1], found[2]
+
+
+def variables(values: Mapping[str, str]) -> dict[str, str]:
+    """The placeholders as environment variables of the user's commands.
+
+    >>> variables({"bootstrap": "127.0.0.1:9092", "http.port": "8080"})["ODRADEK_HTTP_PORT"]
+    '8080'
+    """
+    named = {f"ODRADEK_{_VARIABLE.sub('_', name).upper()}": value for name, value in values.items()}
+    return {**named, "KAFKA_BOOTSTRAP_SERVERS": values["bootstrap"]} if "bootstrap" in values else named
 
 
 # -- placeholders ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import threading
 import time
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from odradek.certify.jobs.command import Command
+from odradek.certify.jobs.command import Command, variables
 from odradek.certify.jobs.container import Containers
 from odradek.certify.jobs.instance import Instance, Launcher, Processes
 from odradek.certify.jobs.processes import ORPHANS
@@ -27,7 +26,6 @@ GRACE_SHARE: Final = 0.2
 LINES: Final = 12
 """Number of last lines kept of an instance that has ended."""
 _PAUSE_S: Final = 0.01
-_VARIABLE: Final = re.compile(r"\W")
 _TAIL_BYTES: Final = 8000
 
 
@@ -108,12 +106,10 @@ class Job:
 
     def start(self, number: int) -> Instance:
         values = {**self._values, "instance": str(number)}
-        variables = {f"ODRADEK_{_VARIABLE.sub('_', name).upper()}": value for name, value in values.items()}
-        variables["KAFKA_BOOTSTRAP_SERVERS"] = values["bootstrap"]
         log = self._log(number)
         with self._lock:
             begins = log.stat().st_size if log.exists() else 0
-            instance = self._launcher.start(number, values, variables, log)
+            instance = self._launcher.start(number, values, variables(values), log)
             self._log_begins[instance] = begins
             self._instances.append(instance)
             return instance

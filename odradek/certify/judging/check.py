@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from odradek.certify.jobs.command import variables
 from odradek.certify.judging.findings import Finding, Kind
 from odradek.deadlines import stretched
 from odradek.errors import OdradekError
@@ -179,25 +180,26 @@ def _run_once(check: Check, records: list[Record], values: Mapping[str, str]) ->
             path = Path(folder) / "outputs.parquet"
             write_parquet(records, path)
             values = {**values, "parquet": str(path)}
-        process = subprocess.Popen(
-            check.filled(values),
-            shell=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=check.directory,
-            env=_environment(values),
-            start_new_session=True,
-        )
-        code, output = _ended(process, ndjson(records).encode())
+        return run_command(check, values, ndjson(records).encode())
+
+
+def run_command(command: Check, values: Mapping[str, str], told: bytes = b"") -> tuple[int | None, list[str]]:
+    """Run a command of the user with ``told`` as its standard input. Returns its exit code and its last lines.
+
+    The exit code is None after a timeout.
+    """
+    process = subprocess.Popen(
+        command.filled(values),
+        shell=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=command.directory,
+        env={**os.environ, **variables(values)},
+        start_new_session=True,
+    )
+    code, output = _ended(process, told)
     return code, output.decode("utf-8", "replace").strip()[-_SAID_MAX:].splitlines()
-
-
-def _environment(values: Mapping[str, str]) -> dict[str, str]:
-    environment = {**os.environ, **{f"ODRADEK_{name.upper()}": value for name, value in values.items()}}
-    if "bootstrap" in values:
-        environment["KAFKA_BOOTSTRAP_SERVERS"] = values["bootstrap"]
-    return environment
 
 
 def _ended(process: subprocess.Popen[bytes], told: bytes) -> tuple[int | None, bytes]:

@@ -148,7 +148,7 @@ class Stage:
         self._runs += 1
         data = self._directory / str(self._runs)
         data.mkdir()
-        self.services.restore(data)
+        self.services.restore(data, {"bootstrap": self.cluster.bootstrap_servers})
         if self.cluster.moves_time:
             self.services.follow(self.cluster.handle.clock)
         self.cluster.handle.trace.start()

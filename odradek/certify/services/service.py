@@ -6,8 +6,10 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from odradek.certify.judging.check import Check, run_command
 from odradek.certify.services.calls import Call, ServiceRule, Traffic
 from odradek.certify.services.specs import Feed, ServiceOutput, StageSpec
 from odradek.deadlines import stretched
@@ -119,13 +121,24 @@ class Services:
             self._services[spec.name] = service
             service.start(self._loop, [each for each in self._feeds if each.stage == spec.name])
 
-    def restore(self, data: Path) -> None:
-        """Prepare a run, whose directory is ``data``."""
+    def restore(self, data: Path, values: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Prepare a run, whose directory is ``data``. ``values`` are placeholders of the user's reset commands."""
         if self._files is not None:
             self._files.begin(data)
         for each in self._services.values():
             each.restore()
             each.traffic.begin()
+        for spec in self._stages:
+            if spec.reset is not None:
+                self._reset(spec.name, spec.reset, {**values, "data": str(data), **self.values()})
+
+    def _reset(self, name: str, command: Check, values: Mapping[str, str]) -> None:
+        """Run the user's command. Its requests through the proxy are not the job's."""
+        code, lines = run_command(command, values)
+        if code != 0:
+            ended = "did not end in time" if code is None else f"ended with exit code {code}"
+            raise OdradekError("\n".join([f"--stage-reset {name}: {command.command} {ended}", *lines]))
+        self._services[name].traffic.begin()
 
     def follow(self, clock: Clock) -> None:
         """Count the time of requests as the broker's trace does, after the broker's clock was advanced or restored.

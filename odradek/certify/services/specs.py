@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from odradek.certify.judging.check import Check
 from odradek.extras import install_command
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class StageSpec:
     """A DSN, a URL, or HOST:PORT. ``$NAME`` is an environment variable: certificates contain the name, not a password."""
     setup: Path | None = None
     """A SQL script that prepares the database with which each run begins (``--stage-setup postgres=FILE``)."""
+    reset: Check | None = None
+    """A shell command that returns the service to its first state before each run (``--stage-reset http=COMMAND``)."""
 
     @classmethod
     def parse(cls, said: str) -> StageSpec:
@@ -110,6 +113,11 @@ def parse_output(said: str, stages: Sequence[StageSpec]) -> ServiceOutput:
         check_pattern(what)
         return ServiceOutput("", what)
     _check(name, what, "--output", said, stages)
+    kind = name.partition(".")[0]
+    if kind == "tcp":
+        raise ValueError(f"--output {said!r}: the content of a TCP connection is not known")
+    if kind == "http" and not re.fullmatch(r"[A-Z]+ /\S*", what):
+        raise ValueError(f"--output {said!r}: expected {name}:METHOD /path, such as {name}:POST /v1/payments")
     return ServiceOutput(name, what)
 
 

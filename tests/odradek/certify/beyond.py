@@ -31,6 +31,11 @@ from tests.support.postgres import PostgresServer
 RESULTS: Final = "postgres:SELECT id, amount FROM results"
 ENTRIES: Final = "postgres:SELECT id, amount FROM entries"
 PAYMENTS: Final = "http:POST /v1/payments"
+FORGET: Final = (
+    f"{sys.executable} -SE -c 'import sys, urllib.request as http; "
+    """http.urlopen(http.Request(sys.argv[1], method="DELETE"))' {http}/v1/payments"""
+)
+"""Empties the payments service before each run."""
 RUNS_MAX: Final = 60
 FOUND_S: Final = 180.0
 """A wrong job is found within `RUNS_MAX` runs or this many seconds."""
@@ -158,6 +163,7 @@ def certified(program: Program, services: Mapping[str, str], **more: Any) -> Cer
         "seed-records": [] if "input" in program.options else ["orders=orders.ndjson"],
         "stage": [f"{name}={address}" for name, address in services.items()],
         "stage-setup": [f"postgres={BEYOND}/orders.sql"] if "postgres" in services else [],
+        "stage-reset": [f"http={FORGET}"] if "http" in services else [],
         "output": list(program.outputs),
         **program.options,
     }

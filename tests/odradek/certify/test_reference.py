@@ -12,8 +12,9 @@ from odradek.certify.certificate import Certificate
 from odradek.certify.jobs.command import Command
 from odradek.certify.judging.comparison import Compare
 from odradek.certify.judging.findings import Finding, Kind, Outputs, Reference
+from odradek.certify.outcome import NotJudged
 from odradek.certify.plans.plan import Plan
-from odradek.certify.reference import Judge, NotJudged, _expected, controlled
+from odradek.certify.reference import Judge, _expected, controlled
 from odradek.certify.runs.run import Run, Stage
 from odradek.certify.workload import Workload
 from tests.odradek.certify.test_comparison import record

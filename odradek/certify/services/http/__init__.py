@@ -15,4 +15,4 @@ def service(spec: StageSpec, loop: asyncio.AbstractEventLoop) -> HttpService:
         origin = Origin.parse(spec.address)
     except ValueError as error:
         raise ValueError(f"--stage {spec.name}={spec.address}: {error}") from None
-    return HttpService(spec.name, origin, loop)
+    return HttpService(spec.name, origin, loop, has_reset=spec.reset is not None)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from typing import Final
 
 from odradek.certify.services.http.connection import Request
 from odradek.certify.services.http.messages import Response, idempotency_key, json_of, text
 from odradek.certify.services.http.paths import ids, is_random, matches
-from odradek.certify.services.values import row
+from odradek.certify.services.values import key_of, row
 from odradek.topics import Record
 
 _ID: Final = "id"
@@ -41,7 +40,7 @@ def applications(responses: Iterable[Response]) -> list[Response]:
     found: list[Response] = []
     known: dict[str, list[Response]] = {}
     for each in responses:
-        if not 200 <= each.status < 300:
+        if not each.is_success:
             continue
         key = idempotency_key(each.request)
         earlier = known.setdefault(key or _content(each.request), [])
@@ -81,8 +80,8 @@ def _key(request: Request, wanted: str) -> str | None:
     body = json_of(request.body)
     if not found and isinstance(body, dict):
         found = next(iter(body.values()), None)
-    key = found if isinstance(found, str) else json.dumps(found, sort_keys=True)
-    return None if found in (None, "") or is_random(key) else key
+    key = key_of(found)
+    return None if not key or is_random(key) else key
 
 
 def _path(request: Request) -> str:

@@ -13,6 +13,7 @@ import h11
 from odradek.certify.services.calls import Call
 from odradek.certify.services.http.connection import Request
 from odradek.certify.services.http.origin import RawHeaders
+from odradek.certify.services.values import loads
 
 BODY_SHOWN_BYTES: Final = 10_000
 """How much of a body is kept as evidence."""
@@ -24,7 +25,7 @@ READS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 def json_of(body: bytes) -> object:
     """The body as a JSON value; None if it is none."""
     try:
-        found: object = json.loads(body)
+        found: object = loads(body)
     except ValueError:
         return None
     return found
@@ -91,6 +92,10 @@ class Response:
     def says_replayed(self) -> bool:
         """Whether the service says that it has applied the request before, and gives the response of that time."""
         return self.header(b"idempotency-replayed", b"idempotent-replayed").lower() == "true"
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
 
     @property
     def errors(self) -> tuple[str, ...]:

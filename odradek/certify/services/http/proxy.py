@@ -11,8 +11,9 @@ from typing import Final
 
 import h11
 
+from odradek.certify.outcome import NotJudged
 from odradek.certify.services.calls import Call, Traffic
-from odradek.certify.services.http import applied, messages
+from odradek.certify.services.http import applied, messages, replays
 from odradek.certify.services.http.connection import Events, NotSupported, Request, Session, Upstream
 from odradek.certify.services.http.messages import Response
 from odradek.certify.services.http.origin import Origin
@@ -25,6 +26,8 @@ from odradek.topics import Record
 
 IN_FLIGHT_S: Final = 2.0
 """How long the outputs wait for requests that the service is handling, in seconds."""
+KEYS_MAX: Final = 10_000
+"""Maximum number of idempotency keys of earlier runs that are remembered."""
 RETRY_AFTER_S: Final = 1
 _RETRY_LATER: Final = (429, 503)
 
@@ -32,14 +35,18 @@ _RETRY_LATER: Final = (429, 503)
 class HttpService:
     """The proxy of an HTTP service. Its state is not restored: the certifier knows nothing of it."""
 
-    def __init__(self, name: str, origin: Origin, loop: asyncio.AbstractEventLoop) -> None:
-        self._name, self._origin = name, origin
+    def __init__(
+        self, name: str, origin: Origin, loop: asyncio.AbstractEventLoop, *, has_reset: bool = False
+    ) -> None:
+        self._name, self._origin, self._has_reset = name, origin, has_reset
         self._tls = ssl.create_default_context() if origin.scheme == "https" else None
         self.traffic = Traffic(loop)
         self._listener = Listener(self._serve)
         self._in_flight: set[asyncio.Task[Response | None]] = set()
         """Requests that the service is handling. They go on when the job's connection ends."""
         self._responses: list[Response] = []
+        self._earlier: dict[str, bytes] = {}
+        """The response to each idempotency key of earlier runs."""
 
     def start(self, loop: Loop, feeds: Sequence[Feed]) -> None:
         self._loop = loop
@@ -59,6 +66,7 @@ class HttpService:
     async def _restore(self) -> None:
         await self._listener.restore()
         await self._settle()
+        self._earlier |= replays.remembered(self._responses, KEYS_MAX - len(self._earlier))
         self._responses = []
 
     async def _settle(self) -> None:
@@ -78,6 +86,9 @@ class HttpService:
         self._loop.run(self._settle())
         calls = set(self.traffic.calls())
         found = [each for each in list(self._responses) if each.call in calls]
+        replayed = replays.of_earlier_run(found, self._earlier, has_reset=self._has_reset)
+        if replayed is not None:
+            raise NotJudged(replays.sentence(replayed, self._name, has_reset=self._has_reset))
         return applied.records(found, output.what, output.label)
 
     def open_transactions(self) -> list[str]:
