@@ -16,7 +16,7 @@ from odradek.certify.judging.diagnosis import bad
 from odradek.certify.judging.findings import Finding, Kind, Outputs, Reference, failed, judge
 from odradek.certify.judging.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanisms, warnings
 from odradek.certify.judging.rows import HEADER, Fields
-from odradek.certify.lints import Evidence, Lint, changing_ids, lint
+from odradek.certify.lints import Evidence, Lint, changing, lint
 from odradek.certify.lints.causes import diagnosed
 from odradek.certify.lints.share_groups import never_renews
 from odradek.certify.observer import Observer
@@ -268,7 +268,7 @@ def _learn(stage: Stage, certificate: Certificate, runs: tuple[Run, Run], ignore
     ours, theirs = seen(workload, one), seen(workload, two)
     certificate.ignored = ignored
     certificate.reference_s = max(one.took_s, two.took_s)
-    lints = [*lint(ours), *changing_ids(ours, theirs)]
+    lints = [*lint(ours), *changing(ours, theirs)]
     certificate.clients = _clients(one)
     found = moments(one.trace, roles(one.trace) | patterns(one.trace, two.trace))
     certificate.mechanisms = mechanisms(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from odradek.certify.judging.comparison import Difference, by_content
-from odradek.certify.judging.findings import Finding, Reference
+from odradek.certify.judging.findings import EVIDENCE_MAX, Finding, Kind, Reference
 from odradek.certify.judging.rows import Row, row
 from odradek.certify.lints.evidence import Lint
 from odradek.certify.lints.failures import Bad, Place
 from odradek.certify.runs.run import Run
+from odradek.certify.services.specs import is_service
 from odradek.topics import Record
 
 
@@ -31,15 +33,26 @@ def bad(
     return Bad(
         kinds=frozenset(each.kind for each in findings),
         repeated=tuple(places.of(each, is_committed=True) for each in difference.duplicated),
-        missing=tuple(places.of(each, is_committed=False) for each in lost),
-        missing_in=frozenset(each.topic for each in lost),
+        missing=tuple(places.of(each, is_committed=False) for each in lost if not is_service(each.topic)),
+        missing_in=frozenset(each.topic for each in lost if not is_service(each.topic)),
+        wrong=tuple(_wrong(difference, lost)),
         strange=tuple(place for each in strange for place in places.of(each, is_committed=True)),
-        expected=0 if expected is None else len(expected.rows),
+        expected=0 if expected is None else sum(not is_service(each.topic) for each in expected.rows),
         plan=run.plan,
         exits=tuple(run.exits),
         is_held_up=bool(outputs.open_transactions),
         warned=tuple(warned),
     )
+
+
+def _wrong(difference: Difference, lost: Iterable[Row]) -> Iterator[tuple[Kind, Row]]:
+    for kind, found in (
+        (Kind.LOST, lost),
+        (Kind.DUPLICATED, difference.duplicated),
+        (Kind.CHANGED, [each.found for each in difference.changed]),
+        (Kind.UNEXPECTED, difference.unexpected),
+    ):
+        yield from ((kind, each) for each in islice(found, EVIDENCE_MAX))
 
 
 class _Places:

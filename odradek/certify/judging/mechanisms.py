@@ -11,6 +11,7 @@ from typing import Final
 
 from odradek.certify import share_groups
 from odradek.certify.exchanges import Exchange
+from odradek.certify.judging import service_mechanisms as services
 from odradek.certify.judging.comparison import Compare
 from odradek.certify.lints.evidence import Evidence, Lint
 from odradek.certify.lints.transactions import Transaction, transactions
@@ -49,11 +50,23 @@ _SENTENCES: Final = {
     CHECK: "--check judges each run",
     KEYED: "--compare keyed allows duplicates",
     SHARED: "a share group delivers each record of the input again until it is acknowledged: at least once",
+    **services.SENTENCES,
 }
 
+_REPEATABLE: Final = (services.POSITIONS, services.INBOX, services.UPSERT, services.KEYS)
+"""Mechanisms that make it harmless to process a record of the input again."""
 LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
-    "offsets-outside": frozenset({ELSEWHERE, READS_OUTPUT, CHECK, KEYED}),
-    "auto-commit": frozenset({ELSEWHERE, CHECK}),
+    "offsets-outside": frozenset({ELSEWHERE, READS_OUTPUT, CHECK, KEYED, *_REPEATABLE, services.TWO_PHASES}),
+    "auto-commit": frozenset({ELSEWHERE, CHECK, services.POSITIONS}),
+    "offset-before-database": frozenset({CHECK, services.POSITIONS}),
+    "dual-write": frozenset({CHECK, KEYED}),
+    "dedup-outside-transaction": frozenset({CHECK, KEYED, services.POSITIONS, services.UPSERT}),
+    "not-idempotent-upsert": frozenset({CHECK, services.POSITIONS, services.INBOX}),
+    "outbox-deleted-early": frozenset({CHECK}),
+    "prepared-forgotten": frozenset({CHECK}),
+    "do-nothing-hides": frozenset({CHECK}),
+    "no-idempotency-key": frozenset({CHECK, KEYED}),
+    "new-idempotency-key": frozenset({CHECK, KEYED}),
     "read-uncommitted": frozenset({CHECK}),
     "weak-producer": frozenset({CHECK, KEYED}),
     "second-producer": frozenset({CHECK, KEYED}),
@@ -69,8 +82,11 @@ are fenced).
 """
 
 _HARMLESS_WITH: Final[Mapping[str, frozenset[str]]] = {
-    "offsets-outside": frozenset({ELSEWHERE, KEYED}),
-    "auto-commit": frozenset({ELSEWHERE}),
+    "offsets-outside": frozenset({ELSEWHERE, KEYED, *_REPEATABLE, services.TWO_PHASES}),
+    "auto-commit": frozenset({ELSEWHERE, services.POSITIONS}),
+    "offset-before-database": frozenset({services.POSITIONS}),
+    "dual-write": frozenset({KEYED}),
+    "not-idempotent-upsert": frozenset({services.POSITIONS, services.INBOX}),
     "changing-id": frozenset({FENCED}),
 }
 """Lints that are harmless, and need no warning, if the job has one of the mechanisms listed for the lint."""
@@ -88,6 +104,7 @@ def mechanisms(
     found = {
         FENCED: next(_fenced(one), None),
         STABLE: next(_stable(one, two), None),
+        **services.found(one, two),
         ELSEWHERE: next(_elsewhere(one), None),
         READS_OUTPUT: next(_reads_output(one), None),
         CHECK: "" if has_check else None,
@@ -139,13 +156,14 @@ def _elsewhere(evidence: Evidence) -> Iterator[Exchange | str]:
 
     A job does so if it commits no offsets of the input, or never fetches the committed offsets. For a producer without
     transactions it makes no difference whether offsets are in a group or in a database: after a crash, the offsets may
-    not match the records. So the mechanism counts only if the outputs are written in transactions, or not to Kafka.
+    not match the records. So the mechanism counts only if the outputs are written in transactions, or not to Kafka. Of
+    outputs at services the trace shows more: whether offsets are in the transaction of the rows.
     """
     written = [
         each for each in evidence.exchanges if each.api == "Produce" and evidence.outputs & set(each.topics)
     ]
     is_shared = share_groups.consumes(evidence.exchanges, evidence.inputs)
-    if is_shared or not all(each.transactional_id for each in written):
+    if services.are_seen(evidence) or is_shared or not all(each.transactional_id for each in written):
         return
     commits = [
         each for each in evidence.exchanges if each.api in _COMMITS and evidence.inputs & set(each.topics)

@@ -12,12 +12,22 @@ from typing import Final
 
 from odradek.certify.exchanges import Exchange, batches
 from odradek.certify.judging.findings import Kind
-from odradek.certify.lints import clients, consumers, deliveries, positions, producers, progress, share_groups
+from odradek.certify.lints import (
+    clients,
+    consumers,
+    deliveries,
+    positions,
+    producers,
+    progress,
+    service_causes,
+    share_groups,
+)
 from odradek.certify.lints.commits import Commit
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 from odradek.certify.lints.failures import Bad, Case, Write
 from odradek.certify.lints.reading import asked_for, read_again
 from odradek.certify.lints.transactions import Transaction
+from odradek.certify.services.specs import is_service
 
 _MISSING: Final = (Kind.LOST, Kind.TORN)
 _USUAL: Final = frozenset(
@@ -208,7 +218,7 @@ def _loses(case: Case, lint: Lint) -> bool:
 
 def _positions_outside(case: Case) -> Iterator[Lint]:
     """Yield lints of offsets committed outside transactions, if input was read again or skipped."""
-    if progress.positions_elsewhere(case.evidence) is not None:
+    if progress.positions_elsewhere(case.evidence) is not None or _is_elsewhere(case):
         return
     moved = consumers.ahead_of_transactions(case.evidence)
     if moved and (_was_read_again(case) or _was_passed_over(case, moved)):
@@ -291,7 +301,7 @@ def _ahead(case: Case) -> Iterator[Lint]:
 
 
 def _not_rewound(case: Case) -> Iterator[Lint]:
-    if not case.bad.is_any(*_MISSING, Kind.REFUSED):
+    if not case.bad.is_any(*_MISSING, Kind.REFUSED) or _is_elsewhere(case):
         return
     for each in positions.no_rewind(case.evidence):
         assert each.shown is not None
@@ -302,8 +312,13 @@ def _not_rewound(case: Case) -> Iterator[Lint]:
 
 
 def _early(case: Case) -> Iterator[Lint]:
-    if case.bad.is_any(*_MISSING, Kind.STUCK, Kind.REFUSED):
+    if case.bad.is_any(*_MISSING, Kind.STUCK, Kind.REFUSED) and not _is_elsewhere(case):
         yield from positions.reported_early(case.evidence)
+
+
+def _is_elsewhere(case: Case) -> bool:
+    """Whether all wrong rows are in outputs that are not topics. Then records of topics explain nothing."""
+    return bool(case.bad.wrong) and all(is_service(row.topic) for _, row in case.bad.wrong)
 
 
 # -- share groups ------------------------------------------------------------------------------------------------------
@@ -390,6 +405,7 @@ def _waits_for_nothing(case: Case) -> Iterator[Lint]:
 
 _CAUSES: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (
     _ended_early,
+    service_causes.causes,
     _same_batch,
     _refused_batches,
     _not_aborted,

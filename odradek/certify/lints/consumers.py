@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from odradek.certify.exchanges import Exchange
 from odradek.certify.lints.commits import Commit, commits, offsets_in
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 
@@ -37,7 +36,7 @@ def offsets_outside(evidence: Evidence) -> Iterator[Lint]:
     outside = ahead_of_transactions(evidence)
     if not outside or evidence.is_flink:
         return
-    automatic = evidence.has_times and _is_automatic(evidence, [each.exchange for each in outside])
+    automatic = is_automatic(evidence)
     how = "enable.auto.commit commits" if automatic else "the consumer commits"
     if evidence.transactional_ids:
         remedy = "Set enable.auto.commit=false, and send" if automatic else "Send"
@@ -46,10 +45,16 @@ def offsets_outside(evidence: Evidence) -> Iterator[Lint]:
             f"loses or duplicates records. {remedy} the offsets with sendOffsetsToTransaction"
         )
     else:
+        services = " and ".join(sorted({each.service for each in evidence.exchanges if each.service}))
         sentence = (
             f"{how} the offsets, and no producer is transactional: a crash between Produce and OffsetCommit loses or "
             "duplicates records"
         )
+        if services:
+            sentence = (
+                f"{how} the offsets, and not the transaction at {services}: a crash between the two loses or duplicates "
+                "rows or requests"
+            )
     name = "auto-commit" if automatic else "offsets-outside"
     if not automatic and not any(_follows_work(evidence, each.exchange.arrived_us) for each in outside):
         sentence += ". If enable.auto.commit is on (the default of most clients), disable it"
@@ -70,12 +75,13 @@ def ahead_of_transactions(evidence: Evidence) -> list[Commit]:
     ]
 
 
-def _is_automatic(evidence: Evidence, sent: Sequence[Exchange]) -> bool:
+def is_automatic(evidence: Evidence) -> bool:
     """Whether the client commits automatically: at regular intervals, and not immediately after Produce or EndTxn.
 
     A run of one second contains one or two commits, which do not show the difference.
     """
-    arrived = list(dict.fromkeys(each.arrived_us for each in sent))
+    sent = ahead_of_transactions(evidence) if evidence.has_times else []
+    arrived = list(dict.fromkeys(each.exchange.arrived_us for each in sent))
     gaps_ms = [(two - one) / 1000 for one, two in pairwise(arrived)]
     if len(gaps_ms) < _GAPS_MIN:
         return False
@@ -86,7 +92,9 @@ def _is_automatic(evidence: Evidence, sent: Sequence[Exchange]) -> bool:
 
 def _follows_work(evidence: Evidence, arrived_us: int) -> bool:
     return any(
-        each.api in _WORK and 0 <= arrived_us - each.arrived_us < _AT_ONCE_US for each in evidence.exchanges
+        (each.api in _WORK or each.request.get("is_write"))
+        and 0 <= arrived_us - each.arrived_us < _AT_ONCE_US
+        for each in evidence.exchanges
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from odradek.certify.exchanges import Exchange
 
 DOCS: Final = "docs/certify.md"
+SERVICES_DOCS: Final = "docs/certify-services.md"
 _FLINK: Final = "-enumerator-admin-client"
 
 
@@ -46,15 +47,17 @@ class Lint:
     """The exchange that shows the lint, as a line of the trace."""
     shown: Exchange | None = field(default=None, compare=False, repr=False)
     """The exchange that shows the lint; None if no single exchange does."""
+    docs: str = field(default=DOCS, compare=False)
+    """The page with a section on the lint."""
 
     @property
     def link(self) -> str:
-        return f"{DOCS}#{self.name}"
+        return f"{self.docs}#{self.name}"
 
     def as_dict(self) -> dict[str, str]:
         return {"name": self.name, "sentence": self.sentence, "example": self.example, "link": self.link}
 
 
-def seen_at(exchange: Exchange, name: str, sentence: str) -> Lint:
+def seen_at(exchange: Exchange, name: str, sentence: str, docs: str = DOCS) -> Lint:
     """Create a lint that this exchange shows."""
-    return Lint(name, sentence, exchange.line, exchange)
+    return Lint(name, sentence, exchange.line, exchange, docs)

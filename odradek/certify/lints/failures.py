@@ -13,6 +13,7 @@ from typing import Any
 
 from odradek.certify.exchanges import Exchange, batches
 from odradek.certify.judging.findings import Kind
+from odradek.certify.judging.rows import Row
 from odradek.certify.lints.commits import commits
 from odradek.certify.lints.evidence import Evidence, Lint
 from odradek.certify.lints.transactions import Transaction, transactions, was_taken
@@ -41,10 +42,12 @@ class Bad:
     """For each lost row, its places in aborted or open transactions; empty if the row was never written."""
     missing_in: frozenset[str] = frozenset()
     """Topics of the lost rows."""
+    wrong: tuple[tuple[Kind, Row], ...] = ()
+    """The wrong rows of all outputs, also of those that are not topics: lost, duplicated, changed, unexpected."""
     strange: tuple[Place, ...] = ()
     """Places of rows that are changed, unexpected or reordered."""
     expected: int = 0
-    """Number of output records of a run without faults; 0 if unknown."""
+    """Number of records in the output topics of a run without faults; 0 if unknown."""
     plan: Plan = field(default_factory=Plan)
     exits: tuple[tuple[int, int], ...] = ()
     """(instance, exit code) of the instances that ended by themselves."""

@@ -202,7 +202,7 @@ def positions_elsewhere(evidence: Evidence) -> Lint | None:
 
     This is no problem of the job, but explains why a run that waits for a lag of 0 may never end.
     """
-    if share_groups.consumes(evidence.exchanges, evidence.inputs):
+    if not evidence.inputs or share_groups.consumes(evidence.exchanges, evidence.inputs):
         return None
     commit = next((each for each in evidence.exchanges if _is_commit(each, evidence)), None)
     asked = any(

@@ -186,7 +186,8 @@ class Stage:
         return run
 
     def _entries(self, run: Run) -> list[dict[str, Any]]:
-        found = self.cluster.handle.trace.entries(limit=ENTRIES_MAX)
+        # Rows and requests are found in records by their values.
+        found = self.cluster.handle.trace.entries(limit=ENTRIES_MAX, values=bool(self.services.names))
         return [each for each in found if not run.last_request or each["number"] <= run.last_request]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from itertools import count
 from typing import Any
 
@@ -136,9 +138,14 @@ def transaction(tx: str, offset: int, *, committed: bool = True) -> list[dict[st
     return [produce("out", tx=tx), offsets("in", offset, tx=tx), end(tx, committed=committed)]
 
 
-def trace(*entries: dict[str, Any] | list[dict[str, Any]]) -> list[Exchange]:
-    flat = [one for each in entries for one in (each if isinstance(each, list) else [each])]
-    return exchanges(flat)
+def trace(*entries: dict[str, Any] | Exchange | list[Any]) -> list[Exchange]:
+    found: list[Exchange] = []
+    for each in entries:
+        if isinstance(each, list):
+            found += trace(*each)
+        else:
+            found += [each] if isinstance(each, Exchange) else exchanges([each])
+    return found
 
 
 def share_fetch(
@@ -197,3 +204,131 @@ def _shared(member: str, acknowledged: list[tuple[int, int, list[int]]]) -> dict
         "member_id": member,
         "topics": [{"topic_name": "in", "partitions": [partition]}],
     }
+
+
+# -- services ------------------------------------------------------------------------------------------------------------
+
+
+def sql(
+    text: str,
+    *parameters: str | int | None,
+    tx: int = 0,
+    rows: int | None = None,
+    error: str = "",
+    tag: str = "",
+    outcome: str = "answered",
+    peer: str = "127.0.0.1:6000",
+    took_us: int = 0,
+    at: int | None = None,
+) -> Exchange:
+    """A statement at PostgreSQL, in the transaction block ``tx``, or outside of any (0)."""
+    number = next(_NUMBERS) if at is None else at
+    words = text.upper().split()
+    kind = (
+        " ".join(words[:2])
+        if words[-1].startswith("'") and words[1] in ("PREPARED", "TRANSACTION")
+        else words[0]
+    )
+    is_control = kind in ("BEGIN", "COMMIT", "ROLLBACK") or "PREPARE" in kind
+    tables = [] if is_control else sorted(set(re.findall(r"(?i)\b(?:into|from|update) (?!set)(\w+)", text)))
+    is_write = kind not in ("SELECT", "BEGIN")
+    said = re.search(r"(?i)on conflict.* do (nothing|update)", text)
+    request = {
+        "sql": text,
+        "parameters": [None if each is None else str(each) for each in parameters],
+        "kind": kind,
+        "tables": tables,
+        "returning": "returning" in text.lower(),
+        "on_conflict": said[1].lower() if said else "",
+        "transaction": tx or number,
+        "phase": "transaction" if tx and not kind.endswith("PREPARED") else "autocommit",
+        "is_write": is_write,
+        "is_moment": kind != "BEGIN",
+    }
+    answer = {"tag": tag or kind, "rows": 1 if rows is None and not is_control else rows, "state": "I"}
+    on = f"postgres:{' '.join([kind, *tables])}"
+    return _call(on, peer, number, request, answer, error, outcome, text, took_us)
+
+
+def post(
+    body: str,
+    *,
+    key: str = "",
+    status: int = 201,
+    outcome: str = "answered",
+    peer: str = "127.0.0.1:7000",
+    path: str = "/v1/payments",
+) -> Exchange:
+    """A POST at the HTTP service."""
+    request = {
+        "method": "POST",
+        "path": path,
+        "idempotency_key": key,
+        "body": body,
+        "digest": str(hash(body)),
+        "phase": "",
+        "is_write": True,
+    }
+    error = "" if status < 400 else str(status)
+    return _call(
+        f"http:POST {path}", peer, next(_NUMBERS), request, {"status": status}, error, outcome, path, 0
+    )
+
+
+def _call(
+    on: str,
+    peer: str,
+    number: int,
+    request: dict[str, Any],
+    answer: dict[str, Any],
+    error: str,
+    outcome: str,
+    line: str,
+    took_us: int,
+) -> Exchange:
+    is_over = outcome != "unanswered"
+    return Exchange(
+        api=on,
+        version=0,
+        client_id="",
+        peer=peer,
+        arrived_us=number,
+        transactional_id=None,
+        producer=None,
+        group=None,
+        topics=(),
+        errors=(error,) if error else (),
+        request=request,
+        answer=answer if is_over else None,
+        outcome=outcome,
+        line=f"{peer} {line}",
+        answered_us=number + took_us if is_over else 0,
+    )
+
+
+def insert(
+    table: str, *values: str | int, tx: int = 0, how: str = "", rows: int = 1, **more: Any
+) -> Exchange:
+    """An INSERT of one row. ``how`` is the text behind its values, such as ON CONFLICT DO NOTHING."""
+    places = ", ".join(f"${number}" for number, _ in enumerate(values, 1))
+    return sql(f"INSERT INTO {table} VALUES ({places}) {how}".strip(), *values, tx=tx, rows=rows, **more)
+
+
+def commit(tx: int, **more: Any) -> Exchange:
+    return sql("COMMIT", tx=tx, **more)
+
+
+def with_records(exchange: dict[str, Any], *texts: tuple[str | None, str]) -> dict[str, Any]:
+    """A Produce or Fetch whose first batch has these keys and values."""
+    side = exchange["request"].get("topic_data") or exchange["answer"]["responses"]
+    partition = (side[0].get("partition_data") or side[0]["partitions"])[0]
+    batch = partition["records"]["batches"][0]
+    batch["records"] = [
+        {"offset": batch.get("base_offset", 0) + at, "key": _coded(key), "value": _coded(value)}
+        for at, (key, value) in enumerate(texts)
+    ]
+    return exchange
+
+
+def _coded(text: str | None) -> str | None:
+    return None if text is None else b64encode(text.encode()).decode()
