@@ -132,15 +132,13 @@ PROGRAMS: Final = [*WRONG, *RIGHT]
 @contextmanager
 def payments() -> Iterator[str]:
     """The payments service of the examples. Yields its URL."""
-    service = subprocess.Popen(
-        [sys.executable, str(BEYOND / "payments.py"), "0"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert service.stdout is not None
-        yield service.stdout.readline().strip()
-    finally:
-        service.kill()
-        service.wait()
+    command = [sys.executable, str(BEYOND / "payments.py"), "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stdout is not None
+            yield service.stdout.readline().strip()
+        finally:
+            service.kill()
 
 
 @contextmanager

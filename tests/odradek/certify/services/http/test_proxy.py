@@ -278,7 +278,8 @@ def test_the_client_gets_the_second_response_to_a_duplicated_request() -> None:
         assert len(stage.traffic.calls()) == 1
 
 
-def test_a_late_response_comes_when_the_client_has_given_up() -> None:
+def test_a_late_response_comes_when_the_client_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "LATE_S", HANG_S)
     with staged() as (stage, origin):
         client = struck(stage, "late-answer")
         client.socket.close()
@@ -297,7 +298,10 @@ def test_a_late_response_reaches_a_client_that_waits(monkeypatch: pytest.MonkeyP
         assert len(origin.requests) == 2
 
 
-def test_a_service_that_restarts_ends_all_connections_and_refuses_new_ones() -> None:
+def test_a_service_that_restarts_ends_all_connections_and_refuses_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("odradek.certify.services.proxy.AWAY_S", HANG_S)
     with staged() as (stage, origin):
         idle = Client(stage)
         idle.send(GET)
