@@ -97,8 +97,11 @@ class Judge:
     def _may_be_mended(self) -> frozenset[Kind]:
         """Kinds of findings that may disappear when the job writes more records.
 
-        With ``keyed``, more records may also correct the last value of a key.
+        With ``keyed``, more records may also correct the last value of a key. Rows of a database may
+        also be updated and deleted.
         """
+        if any(not each.stage.startswith("http") for each in self.workload.service_outputs):
+            return _MISSING | _OTHER
         is_keyed = self.expected is not None and self.expected.how is Compare.KEYED
         return _MISSING | _LAST_VALUES if is_keyed else _MISSING
 

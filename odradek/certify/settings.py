@@ -14,7 +14,7 @@ from odradek.certify.jobs.command import Command
 from odradek.certify.jobs.restarts import ALWAYS, Restart
 from odradek.certify.judging.check import Check
 from odradek.certify.judging.comparison import Compare
-from odradek.certify.judging.rows import ALL_HEADERS, ON_DEMAND
+from odradek.certify.judging.rows import ALL_HEADERS, ON_DEMAND, has_order
 from odradek.certify.outcome import ACCEPTABLE, Verdict
 from odradek.certify.plans.faults import BY_NAME
 from odradek.certify.services import specs
@@ -98,7 +98,7 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         restarts=_restarts(options.get("restart"), until),
         grace_s=named("--grace", seconds, options["grace"]) if options.get("grace") else None,
         until=until,
-        compare=_compare(options, has_outputs=bool(said)),
+        compare=_compare(options, said),
         compare_also=_also(options),
         ignored=_ignored(options, expected),
         nodes=int(options.get("nodes") or 1),
@@ -249,14 +249,19 @@ def _restarts(said: object, until: Until) -> Restart | None:
     return found
 
 
-def _compare(options: Mapping[str, Any], *, has_outputs: bool) -> Compare:
+def _compare(options: Mapping[str, Any], outputs: Sequence[str]) -> Compare:
     """The method of comparison; without an output, only the check decides."""
     how = Compare(str(options.get("compare") or "rows"))
     if how is Compare.NONE and not options.get("check"):
         raise ValueError("--compare none needs a --check, which then decides alone")
     if how is Compare.NONE and options.get("expect"):
         raise ValueError("--compare none cannot be used with --expect")
-    return how if has_outputs else Compare.NONE
+    for each in outputs:
+        if how is Compare.ORDERED and not has_order(each):
+            raise ValueError(
+                f"--compare ordered-by-key: {each} has no order: add ORDER BY, or name a single file"
+            )
+    return how if outputs else Compare.NONE
 
 
 def _also(options: Mapping[str, Any]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from odradek.certify.judging.rows import Data, Row, shown
+from odradek.certify.judging.rows import Data, Row, has_order, shown
 
 
 class Compare(Enum):
@@ -190,7 +190,10 @@ _Key = tuple[str, Data]
 
 
 def _keyed(expected: Iterable[Row], found: Iterable[Row]) -> Difference:
-    """Compare the last value of each key. Rows without a key are compared as multisets."""
+    """Compare the last value of each key. Rows without a key are compared as multisets.
+
+    If the rows of an output have no order, no value is the last one: all values of the key are compared.
+    """
     keyless = _multisets(
         (row for row in expected if row.key is None), (row for row in found if row.key is None), by_content
     )
@@ -199,7 +202,16 @@ def _keyed(expected: Iterable[Row], found: Iterable[Row]) -> Difference:
     changed, reordered = Counter[Change](), list[Order]()
     for key in dict.fromkeys([*wanted, *got]):
         before, now = wanted.get(key, []), got.get(key, [])
-        if not now:
+        if not has_order(key[0]):
+            gone, new = (
+                [each for each in dict.fromkeys(one) if each not in two]
+                for one, two in ((before, now), (now, before))
+            )
+            changed.update(map(Change, gone, new))
+            lost.update(gone[len(new) :])
+            unexpected.update(new[len(gone) :])
+            redelivered.update(_repeats(before, now))
+        elif not now:
             lost[before[-1]] += 1
         elif not before:
             unexpected[now[-1]] += 1

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from odradek.certify.judging.comparison import Compare, Difference, by_content, compare
-from odradek.certify.judging.rows import Fields, Row, row, rows
+from odradek.certify.judging.comparison import Compare, Difference, by_content, by_key, compare
+from odradek.certify.judging.rows import Fields, Row, is_row, row, rows
+from odradek.certify.judging.torn import torn
 from odradek.topics import Record
 
 EVIDENCE_MAX: Final = 20
@@ -120,12 +121,20 @@ class Reference:
     ignored: Fields = frozenset()
     also: frozenset[str] = frozenset()
     rows: Sequence[Row] = field(init=False)
+    _with_unique_keys: frozenset[str] = field(init=False)
+    """The outputs besides topics in which no key has two rows: another row with the same key is a changed one."""
 
     def __post_init__(self) -> None:
         self.rows = rows(self.records, self.ignored, self.also)
+        keys = Counter((each.topic, each.key) for each in self.rows if is_row(each.topic))
+        several = {topic for (topic, key), count in keys.items() if count > 1 or key is None}
+        self._with_unique_keys = frozenset({topic for topic, _ in keys} - several)
 
     def difference(self, records: Iterable[Record]) -> Difference:
-        return compare(self.rows, rows(records, self.ignored, self.also), self.how)
+        return compare(self.rows, rows(records, self.ignored, self.also), self.how, self._identity)
+
+    def _identity(self, row: Row) -> Hashable:
+        return by_key(row) if row.topic in self._with_unique_keys else by_content(row)
 
 
 Explain = Callable[[Difference], Difference]
@@ -232,33 +241,22 @@ def _of_the_records(reference: Reference | None, outputs: Outputs, difference: D
 
 
 def _missing(reference: Reference, lost: Counter[Row], places: _Places) -> list[Finding]:
-    torn = _torn(reference, lost)
-    whole = lost - torn
-    found = []
-    if torn:
-        sentence = f"{_count(torn)} missing, while other output topics have the same keys complete"
-        found.append(Finding(Kind.TORN, sentence, places.evidence(torn)))
+    found = torn(reference.rows, lost)
+    findings = []
+    is_of_topics = not any(is_row(each.topic) for each in reference.rows)
+    if found and is_of_topics:
+        rows = sum(found.values(), Counter[Row]())
+        sentence = f"{_count(rows)} missing, while other output topics have the same keys complete"
+        findings.append(Finding(Kind.TORN, sentence, places.evidence(rows)))
+    elif found:
+        for (output, complete), rows in found.items():
+            have = f"{' and '.join(complete)} {'has' if len(complete) == 1 else 'have'}"
+            sentence = f"{_count(rows)} missing in {output}, while {have} the same keys complete"
+            findings.append(Finding(Kind.TORN, sentence, places.evidence(rows)))
+    whole = lost - sum(found.values(), Counter[Row]())
     if whole:
-        found.append(Finding(Kind.LOST, f"{_count(whole)} missing", places.evidence(whole)))
-    return found
-
-
-def _torn(reference: Reference, lost: Mapping[Row, int]) -> Counter[Row]:
-    """Count the lost rows whose key also has rows in another output topic, none of which are lost.
-
-    Then only a part of the outputs of an input record is missing.
-    """
-    topics: defaultdict[object, set[str]] = defaultdict(set)
-    incomplete = {(each.topic, each.key) for each in lost}
-    for each in reference.rows:
-        topics[each.key].add(each.topic)
-    return Counter(
-        {
-            each: count
-            for each, count in lost.items()
-            if each.key and any((topic, each.key) not in incomplete for topic in topics[each.key])
-        }
-    )
+        findings.append(Finding(Kind.LOST, f"{_count(whole)} missing", places.evidence(whole)))
+    return findings
 
 
 class _Places:
@@ -273,13 +271,17 @@ class _Places:
             self._records[by_content(row(each, ignored))].append(each)
 
     def of(self, one: Row) -> str:
-        return "; ".join(map(_place, self._records[by_content(one)])) or "never written"
+        return "; ".join(map(_place, self._records[by_content(one)])) or (
+            "no such row" if is_row(one.topic) else "never written"
+        )
 
     def evidence(self, counted: Iterable[Row]) -> tuple[str, ...]:
         return tuple(f"{each} ({self.of(each)})" for each in list(counted)[:EVIDENCE_MAX])
 
 
 def _place(record: Record) -> str:
+    if is_row(record.topic):
+        return f"row {record.offset + 1}"
     said = record.place
     if record.producer_id >= 0:
         said += f", producer {record.producer_id} epoch {record.producer_epoch}"

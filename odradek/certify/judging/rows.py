@@ -1,14 +1,15 @@
 """The parts of a record that are compared: topic, key, value and headers; partition and timestamp on demand.
 
 Null and empty text are different values, and so are text and bytes. JSON fields and headers that differ between two runs
-without faults are excluded.
+without faults are excluded. Rows of outputs that are no topics have a colon in their topic: ``postgres:SELECT ...``.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -18,14 +19,20 @@ from odradek.topics import Record
 Data = str | bytes | None
 Headers = tuple[tuple[str, Data], ...]
 Fields = frozenset[str]
-"""Names of JSON fields, with dots between levels. ``header NAME`` is a header, ``header *`` all headers."""
+"""Names of JSON fields, with dots between levels. ``header NAME`` is a header, ``header *`` all headers.
+
+``FIELD of TOPIC`` is a field of one topic only, ``key of TOPIC`` the key of its records.
+"""
 HEADER: Final = "header "
 ALL_HEADERS: Final = "header *"
+KEY: Final = "key"
 PARTITION: Final = "partition"
 TIMESTAMP: Final = "timestamp"
 ON_DEMAND: Final = (PARTITION, TIMESTAMP)
 """Fields that are compared only with ``--compare-also``."""
 _SHOWN_MAX: Final = 200
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_PARENTHESES: Final = re.compile(r"\([^()]*\)")
 
 
 class Row(NamedTuple):
@@ -67,6 +74,31 @@ def shown(data: Data) -> str:
     return data[:_SHOWN_MAX]
 
 
+def is_row(topic: str) -> bool:
+    """Whether the topic is an output that is no topic: rows of a service or of files."""
+    return ":" in topic
+
+
+@lru_cache(maxsize=100)
+def has_order(topic: str) -> bool:
+    """Whether the records of an output have an order. Rows of a query without ORDER BY and of several files have none.
+
+    >>> has_order("out"), has_order("postgres:SELECT a, rank() OVER (ORDER BY a) FROM t"), has_order("files:out/*.csv")
+    (True, False, False)
+    >>> has_order("postgres:SELECT a FROM t ORDER  BY a"), has_order("files:out/a.csv"), has_order("http:POST /v1/*")
+    (True, True, True)
+    """
+    service, _, what = topic.partition(":")
+    if service == "files":
+        return re.fullmatch(r"[^*?\[]*\.\w+", what) is not None
+    if service.partition(".")[0] != "postgres":
+        return True
+    what, nested = _QUOTED.sub(" ", what), 1
+    while nested:
+        what, nested = _PARENTHESES.subn(" ", what)
+    return re.search(r"\border\s+by\b", what, re.IGNORECASE) is not None
+
+
 def rows(
     records: Iterable[Record], ignored: Fields = frozenset(), also: Iterable[str] = frozenset()
 ) -> list[Row]:
@@ -76,17 +108,31 @@ def rows(
 
 
 def row(record: Record, ignored: Fields = frozenset(), also: frozenset[str] = frozenset()) -> Row:
-    value = record.value
-    if ignored and isinstance(value, str):
-        value = without(value, ignored)
+    key, value = record.key, record.value
+    if ignored:
+        ignored, has_key = _ignored_in(record.topic, ignored)
+        key = key if has_key else None
+        if isinstance(value, str):
+            value = without(value, ignored)
     return Row(
         record.topic,
-        record.key,
+        key,
         value,
         _headers(record.headers, ignored) if record.headers else (),
-        record.partition if PARTITION in also else None,
+        record.partition if PARTITION in also and not is_row(record.topic) else None,
         record.timestamp_ms if TIMESTAMP in also else None,
     )
+
+
+@lru_cache(maxsize=1000)
+def _ignored_in(topic: str, ignored: Fields) -> tuple[Fields, bool]:
+    """(the names of the fields that are ignored in this topic, whether keys are compared)."""
+    key = _of(KEY, topic)
+    return frozenset(each.removesuffix(_of("", topic)) for each in ignored - {key}), key not in ignored
+
+
+def _of(name: str, topic: str) -> str:
+    return f"{name} of {topic}"
 
 
 def _headers(headers: Headers, ignored: Fields) -> Headers:
@@ -105,13 +151,14 @@ def without(value: str, ignored: Fields) -> str:
     """A JSON value without these fields, with sorted keys. Any other text is returned unchanged."""
     if not ignored:
         return value
-    found = _object(value)
+    found = fields_of(value)
     if found is None:
         return value
     return json.dumps(_pruned(found, ignored, ""), sort_keys=True, ensure_ascii=False)
 
 
-def _object(value: Data) -> dict[str, Any] | None:
+def fields_of(value: Data) -> dict[str, Any] | None:
+    """The fields of a JSON object; None for any other value."""
     if not isinstance(value, str) or not value.startswith("{"):
         return None
     try:
@@ -130,21 +177,27 @@ def _pruned(found: Mapping[str, Any], ignored: Fields, prefix: str) -> dict[str,
     return kept
 
 
-def differing_fields(one: Iterable[Record], two: Iterable[Record]) -> Fields:
-    """The JSON fields and headers that differ between two runs without faults, such as timestamps and random ids."""
-    first, second = _field_values(one), _field_values(two)
+def differing_fields(one: Collection[Record], two: Collection[Record]) -> Fields:
+    """The JSON fields and headers that differ between two runs without faults, such as timestamps and random ids.
+
+    If outputs are no topics, also the keys of outputs: a key may be an id that a database generates.
+    """
+    has_rows = any(is_row(each.topic) for each in one)
+    first, second = _field_values(one, has_keys=has_rows), _field_values(two, has_keys=has_rows)
     return frozenset(name for name in first.keys() | second.keys() if first[name] != second[name])
 
 
-def _field_values(records: Iterable[Record]) -> defaultdict[str, Counter[Data]]:
+def _field_values(records: Iterable[Record], *, has_keys: bool) -> defaultdict[str, Counter[Data]]:
     values: defaultdict[str, Counter[Data]] = defaultdict(Counter)
     for record in records:
         for header, data in record.headers:
             values[HEADER + header][data] += 1
-        found = _object(record.value)
+        if has_keys:
+            values[_of(KEY, record.topic)][record.key] += 1
+        found = fields_of(record.value)
         if found is not None:
             for name, value in _leaves(found, ""):
-                values[name][value] += 1
+                values[_of(name, record.topic) if is_row(record.topic) else name][value] += 1
     return values
 
 
