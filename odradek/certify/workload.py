@@ -13,7 +13,7 @@ from odradek.certify.jobs.command import Command
 from odradek.certify.jobs.restarts import ALWAYS, ON_FAILURE, Restart
 from odradek.certify.judging.comparison import Compare
 from odradek.certify.runs.until import Until as Until
-from odradek.certify.services.specs import Feed, ServiceOutput, StageSpec
+from odradek.certify.services.specs import Feed, ServiceOutput, StageSpec, is_service
 from odradek.topics import Record
 
 DEADLINE_FACTOR: Final = 5.0
@@ -124,13 +124,21 @@ def read_seeds(topic: str, path: Path) -> list[Seed]:
 def read_expected(path: Path, outputs: Sequence[str]) -> tuple[Record, ...]:
     """Read the expected outputs in the format of ``read_seeds``, with ``headers`` as a list of pairs.
 
-    If there are several outputs, each record has a ``topic``.
+    If there are several outputs, each record has a ``topic``. A row of a service or of files is its JSON value; the key is
+    the first column, unless there is another one.
     """
     found = []
     for place, value, key, said in _lines(path):
         topic = said.get("topic", outputs[0] if len(outputs) == 1 else None)
         if topic not in outputs:
             raise ValueError(f"{place}: the topic must be one of {', '.join(outputs)}, not {topic}")
+        if is_service(topic):
+            from odradek.certify.services.values import parsed_row
+
+            if not said.keys() <= {"topic", "key", "value"}:  # a column that is named value
+                value, key = json.dumps(said), None
+            found.append(parsed_row(topic, value or "null", key))
+            continue
         found.append(Record(topic, -1, -1, -1, key, value, _headers(place, said), -1, -1, False, None))
     return tuple(found)
 

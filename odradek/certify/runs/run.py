@@ -117,9 +117,10 @@ class Stage:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.cluster.close()
-        self.services.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        with contextlib.ExitStack() as stack:  # an error of one does not keep the others open
+            stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
+            stack.callback(self.services.close)
+            stack.callback(self.cluster.close)
 
     def run(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -151,10 +152,11 @@ class Services:
                 each.traffic.ahead_us = ahead_us
 
     def close(self) -> None:
-        for each in self._services.values():
-            each.close()
-        if self._loop is not None:
-            self._loop.close()
+        with ExitStack() as stack:  # an error of one does not keep the others open
+            if self._loop is not None:
+                stack.callback(self._loop.close)
+            for each in self._services.values():
+                stack.callback(each.close)
 
     # -- faults --------------------------------------------------------------------------------------------------
 

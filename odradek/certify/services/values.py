@@ -16,6 +16,17 @@ def row(label: str, number: int, value: object, key: str | None = None) -> Recor
     return Record(label, -1, number, -1, key, _json(value), (), -1, -1, False, None)
 
 
+def parsed_row(label: str, text: str, key: str | None = None) -> Record:
+    """A row that the user expects, from its JSON text. Any other text is the value of a line."""
+    try:
+        value = plain(loads(text))
+    except ValueError:
+        value = text
+    if key is None:
+        key = key_of(next(iter(value.values()), None) if isinstance(value, dict) else value)
+    return row(label, -1, value, key)
+
+
 def key_of(value: object) -> str | None:
     """The value of a row's first column as the key of its record.
 

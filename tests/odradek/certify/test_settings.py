@@ -179,3 +179,22 @@ def test_an_aborted_record_lies_between_the_others() -> None:
     assert [each.value for each in found if each.aborted] == ["0", "10"]
     own = [Seed("in", "x", aborted=True), Seed("in", "y")]
     assert list(with_aborted(own)) == own
+
+
+def test_expected_rows_are_their_json_values(tmp_path: Path) -> None:
+    label = "files:out/*.csv"
+    lines = [
+        '{"id": 1, "amount": 2.50}',
+        '{"topic": "t", "value": {"n": 1.0, "id": 1}}',
+        f'{{"topic": "{label}", "value": {{"n": 1.0, "id": 1}}, "key": "k"}}',
+        '{"id": 3, "value": "x"}',
+    ]
+    (tmp_path / "expected.ndjson").write_text("\n".join([lines[0], *lines[2:]]))
+    found = read_expected(tmp_path / "expected.ndjson", [label])
+    assert [(each.topic, each.partition, each.key, each.value) for each in found] == [
+        (label, -1, "1", '{"amount": 2.5, "id": 1}'),
+        (label, -1, "k", '{"id": 1, "n": 1}'),
+        (label, -1, "3", '{"id": 3, "value": "x"}'),
+    ]
+    (tmp_path / "expected.ndjson").write_text(lines[1])
+    assert read_expected(tmp_path / "expected.ndjson", ["t"])[0].value == '{"n": 1.0, "id": 1}'
