@@ -34,10 +34,14 @@ class Payments:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one segment
     payments: Payments
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        try:
+            body = json.loads(self.body())
+        except ValueError as error:
+            return self.answer(400, {"error": str(error)})
         if self.path != "/v1/payments":
             return self.answer(404, {"error": "not found"})
         status, answer, is_replayed = self.payments.make(self.headers.get("Idempotency-Key"), body)
@@ -54,6 +58,16 @@ class Handler(BaseHTTPRequestHandler):
         self.payments.forget()
         self.send_response(204)
         self.end_headers()
+
+    def body(self):
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        found = b""
+        while size := int(self.rfile.readline(), 16):
+            found += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return found
 
     def answer(self, status, body, headers=()):
         data = json.dumps(body).encode()

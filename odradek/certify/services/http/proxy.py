@@ -29,6 +29,7 @@ IN_FLIGHT_S: Final = 2.0
 KEYS_MAX: Final = 10_000
 """Maximum number of idempotency keys of earlier runs that are remembered."""
 RETRY_AFTER_S: Final = 1
+_OTHER_PROTOCOLS: Final = (501, 505)
 _RETRY_LATER: Final = (429, 503)
 
 
@@ -45,6 +46,8 @@ class HttpService:
         self._in_flight: set[asyncio.Task[Response | None]] = set()
         """Requests that the service is handling. They go on when the job's connection ends."""
         self._responses: list[Response] = []
+        self._refused = ""
+        """Why the last request of another protocol was refused."""
         self._earlier: dict[str, bytes] = {}
         """The response to each idempotency key of earlier runs."""
 
@@ -66,6 +69,7 @@ class HttpService:
     async def _restore(self) -> None:
         await self._listener.restore()
         await self._settle()
+        self._refused = ""
         self._earlier |= replays.remembered(self._responses, KEYS_MAX - len(self._earlier))
         self._responses = []
 
@@ -92,6 +96,9 @@ class HttpService:
         return applied.records(found, output.what, output.label)
 
     def open_transactions(self) -> list[str]:
+        """None: HTTP has no transactions. Raises `NotJudged` if the job speaks another protocol, such as HTTP/2."""
+        if self._refused:
+            raise NotJudged(f"--stage {self._name}: a request of the job was refused: {self._refused}")
         return []
 
     def close(self) -> None:
@@ -106,6 +113,8 @@ class HttpService:
                 if not await self._handle(session, upstream, request) or not session.is_reusable():
                     return
         except NotSupported as refused:
+            if refused.status in _OTHER_PROTOCOLS:
+                self._refused = str(refused)
             if session.state.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                 await session.answer(refused.status, str(refused), [("Connection", "close")])
         finally:

@@ -10,6 +10,7 @@ import h11
 import pytest
 
 from odradek.certify.jobs.job import wait_until
+from odradek.certify.outcome import NotJudged
 from odradek.certify.services.calls import Call
 from odradek.certify.services.http import connection, proxy, service
 from odradek.certify.services.http.proxy import HttpService
@@ -197,6 +198,13 @@ def test_what_the_proxy_does_not_speak_is_refused_with_a_sentence(
         assert sentence in json.loads(received.partition(b"\r\n\r\n")[2])["error"]
         assert not origin.requests
         assert not stage.traffic.calls()
+        if status > 500:
+            with pytest.raises(
+                NotJudged, match=f"--stage http: a request of the job was refused: {sentence}"
+            ):
+                stage.open_transactions()
+            stage.restore()
+        assert stage.open_transactions() == []
 
 
 def test_a_service_that_ends_the_connection_ends_that_of_the_job() -> None:
