@@ -356,12 +356,12 @@ class Session:
 
     def _failed(self, got: Message, head: _Expected | None) -> Received:
         """ErrorResponse: the server skips all messages up to the next Sync, or the other statements of the Query."""
-        code = messages.fields(got).get("C", "")
-        data = head.error.data if head is not None and head.error is not None else got.data
         self._is_copying = False
         failed: list[Execution] = []
         if head is None:
-            return Received(data)
+            return Received(got.data)
+        got = head.error or got
+        code = messages.fields(got).get("C", "")
         if head.kind in "QF":
             failed, head.executions = head.executions, []
             head.error = None
@@ -369,7 +369,7 @@ class Session:
             # The commit at a Sync has failed: a deferred constraint, or a serialization failure.
             for each in self._complete:
                 each.errors = (code,)
-            return Received(data)
+            return Received(got.data)
         else:
             while self._expected and self._expected[0].kind not in "SQF":
                 failed += self._expected.popleft().executions
@@ -379,7 +379,7 @@ class Session:
         for first in outcomes[:1]:
             first.answer, first.errors = {"tag": "", "rows": 0, "state": self._state}, (code,)
         self._complete += outcomes
-        return Received(data, [] if not self.is_answered else self._over())
+        return Received(got.data, [] if not self.is_answered else self._over())
 
     def _ready(self, got: Message) -> Received:
         """ReadyForQuery: the transaction's state is known."""

@@ -11,7 +11,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from tests.odradek.certify.services.postgres_jobs import Proxied, proxied
+from tests.odradek.certify.services.postgres.proxied import Proxied, proxied
 from tests.support.deadlines import HANG_S, Deadline
 from tests.support.postgres import PostgresServer
 
