@@ -12,6 +12,7 @@ from broker.clock.clock import (
     Timer,
     Unmoved,
     is_dead,
+    monotonic_epoch_us,
     periodic_of,
     stopwatch_us,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Timer",
     "Unmoved",
     "is_dead",
+    "monotonic_epoch_us",
     "periodic_of",
     "stopwatch_us",
 ]

@@ -121,6 +121,14 @@ def stopwatch_us() -> int:
     return time.perf_counter_ns() // 1000
 
 
+_BEGAN_US: Final = time.time_ns() // 1000 - stopwatch_us()
+
+
+def monotonic_epoch_us() -> int:
+    """Microseconds since the epoch by a monotonic clock, which does not follow later changes of the system's clock."""
+    return _BEGAN_US + stopwatch_us()
+
+
 class Periodic:
     """Work that is repeated, each time ``interval_ms`` after the previous round, until it is cancelled.
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Final
 
-from broker.clock import Clock, stopwatch_us
+from broker.clock import Clock, monotonic_epoch_us
 from broker.net.calls import Call, CallEvent, CallInterceptors
 from lab.trace.decoding import answer_dict, request_dict
 from lab.trace.exchange import Ends, Exchange, Names, Outcome, no_names
@@ -44,7 +44,7 @@ class Trace:
         limits: TraceLimits | None = None,
         *,
         names: Names = no_names,
-        measure_us: Callable[[], int] = stopwatch_us,
+        measure_us: Callable[[], int] = monotonic_epoch_us,
     ) -> None:
         """``names`` returns a topic's name by its id; ``measure_us`` is a stopwatch in microseconds."""
         self.limits = limits or TraceLimits()
@@ -226,10 +226,15 @@ class _Time:
         self._last_us = 0
 
     def now_us(self, now_ms: int) -> int:
-        """The time in microseconds. Never goes back, and stays within 2 ms of the clock, even if the clock jumps."""
+        """The time in microseconds. Never goes back, and stays within 2 ms of the clock, even if the clock jumps.
+
+        A jump of the clock is followed by whole milliseconds, so that the microseconds are those of the stopwatch, and with
+        the default stopwatch those of the system's clock: certify compares them with the times of other services.
+        """
         now_us = self.measure_us() + self._ahead_us
         if not -1000 <= now_us - now_ms * 1000 < 2000:
-            self._ahead_us += now_ms * 1000 - now_us
-            now_us = now_ms * 1000
+            behind_us = self._clock.now_ms() * 1000 - now_us
+            self._ahead_us += -(-behind_us // 1000) * 1000
+            now_us = self.measure_us() + self._ahead_us
         self._last_us = max(self._last_us, now_us)
         return self._last_us

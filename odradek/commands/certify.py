@@ -308,7 +308,9 @@ def _file(path: Path | None) -> str | None:
     is_flag=True,
     help="Hold the run before each fault until Enter is pressed, so that a debugger can be attached to the job.",
 )
-@click.option("--timelines", is_flag=True, help="Also print the timeline of each transactional id.")
+@click.option(
+    "--timelines", is_flag=True, help="Also print the timelines of both ends, and of each transactional id."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per try.")
 @click.pass_obj
 def again(

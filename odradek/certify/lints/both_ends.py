@@ -175,6 +175,13 @@ class BothEnds:
             None,
         )
 
+    def is_over_before(self, one: int, two: int) -> bool:
+        """Whether the first request was answered before the second one arrived, so that their order is certain."""
+        first = self.evidence.exchanges[one]
+        return (
+            one < two and (first.answered_us or first.arrived_us) <= self.evidence.exchanges[two].arrived_us
+        )
+
     def is_fetched_between(self, subject: Subject, one: int, two: int) -> bool:
         """Whether the input record of the row was fetched between these two requests."""
         return any(one < number < two for each in self.inputs_about(subject) for number in each.numbers)

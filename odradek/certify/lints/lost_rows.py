@@ -200,8 +200,10 @@ def offset_before(wrong: Wrong) -> Iterator[Lint]:
     ends = wrong.ends
     for record in ends.inputs_about(wrong.about):
         commit = ends.covering(record)
-        done = [number for number in _applied(wrong, record) if commit is None or number < commit.number]
-        if commit is None or done or _failed_before(wrong, record, commit.number):
+        if commit is None:
+            continue
+        done = [each for each in _applied(wrong, record) if not ends.is_over_before(commit.number, each)]
+        if done or _failed_before(wrong, record, commit.number):
             continue
         later = [each.end_number for each in wrong.blocks if each.end_number > commit.number]
         later += [each.number for each in wrong.events if each.number > commit.number and not wrong.is_row]

@@ -56,14 +56,17 @@ def _dual_write(ends: BothEnds) -> Iterator[Lint]:
             and not blocks[0].gid
         ):
             pairs.append((event, blocks[0].committed_number))
-    orders = {committed < event.visible_number for event, committed in pairs}
-    if len(pairs) < _PAIRS_MIN or len(orders) > 1 or ends.is_captured:
+    orders = {
+        (ends.is_over_before(committed, event.number), ends.is_over_before(event.visible_number, committed))
+        for event, committed in pairs
+    }
+    if len(pairs) < _PAIRS_MIN or len(orders) > 1 or ends.is_captured or (False, False) in orders:
         return
     event, committed = pairs[0]
     one, two = sorted((committed, event.visible_number))
     order = (
         "the row is committed before the event is sent"
-        if orders == {True}
+        if orders == {(True, False)}
         else ("the event is sent before the row is committed")
     )
     yield _lint(
@@ -169,7 +172,11 @@ def _offset_before(ends: BothEnds) -> Iterator[Lint]:
         for each in block.writes if block.is_committed and block.tables & ends.tables else ():
             record = only_input(ends, each)
             commit = ends.covering(record) if record is not None else None
-            if record is None or commit is None or commit.number > block.decided_number:
+            if (
+                record is None
+                or commit is None
+                or not ends.is_over_before(commit.number, block.decided_number)
+            ):
                 continue
             topic, partition = record.key
             name = AUTO_COMMIT if is_automatic(ends) else "offset-before-database"

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from odradek.certify.certificate import Certificate, Failure
+from odradek.certify.lints.timeline import guilty_pair
 from odradek.certify.plans.exploration import Coverage
 from odradek.certify.workload import Workload
 
@@ -115,4 +116,5 @@ def failure_as_dict(failure: Failure) -> dict[str, Any]:
         "exits": [{"instance": number, "code": code} for number, code in failure.run.exits],
         "timelines": failure.run.timelines,
         "log": failure.run.log,
+        "between": guilty_pair(failure.run.trace, failure.plan) or None,
     }

@@ -8,6 +8,7 @@ from typing import Final
 
 from odradek.certify.certificate import Certificate, Failure
 from odradek.certify.judging.findings import Finding, failures, kinds_of
+from odradek.certify.lints.timeline import guilty_pair
 from odradek.certify.outcome import Verdict
 from odradek.certify.plans.exploration import Coverage
 from odradek.certify.report.certificate import by_certainty
@@ -135,6 +136,8 @@ def failed(failure: Failure) -> Iterator[str]:
     yield from _findings(failure.findings)
     for note in failure.run.notes:
         yield f"  {note}"
+    if pair := guilty_pair(failure.run.trace, failure.plan):
+        yield f"  between: {pair}"
     for each in failure.diagnosis:
         yield f"  why: {each.sentence} ({each.link})"
     if not failure.diagnosis:

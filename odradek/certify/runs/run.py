@@ -15,6 +15,7 @@ from odradek.certify.exchanges import Exchange, exchanges
 from odradek.certify.jobs.job import Grace, Job
 from odradek.certify.judging.check import run_check
 from odradek.certify.judging.findings import Ending, Outputs
+from odradek.certify.lints import timeline
 from odradek.certify.plans.plan import Plan
 from odradek.certify.runs.acknowledged import Acknowledged
 from odradek.certify.runs.arrivals import Arrivals
@@ -59,6 +60,8 @@ class Run:
     """The actions on the job and the broker, in order."""
     log: str
     """The last lines that the job printed."""
+    noted: list[tuple[int, str]] = field(default_factory=list)
+    """The actions while the job was running, with their times in us since the epoch."""
     clock_was_moved: bool = False
     """Whether a clock was advanced, so that times in the trace do not show how long the job took."""
     without_effect: dict[int, str] = field(default_factory=dict)
@@ -181,6 +184,8 @@ class Stage:
         calls = [each.exchange() for each in self.services.calls()]
         run.trace = sorted([*found, *calls], key=lambda each: each.arrived_us) if calls else found
         ids = dict.fromkeys(each.transactional_id for each in run.trace if each.transactional_id)
+        if calls:
+            run.timelines[timeline.title(run.trace)] = timeline.timeline(run.trace, run.plan, run.noted)
         for each in ids:
             with contextlib.suppress(NotFound):  # its InitProducerId was rejected
                 run.timelines[each] = handle.timeline(each).text
@@ -278,6 +283,7 @@ class _RunInProgress:
             took_s=end.at_s - began - self._patience.held_s,
             exits=[(each.instance, each.code) for each in self._job.exits],
             notes=[*self._staging.notes, *self._feeding.rejected],
+            noted=self._staging.noted,
             log="\n".join(self._job.last_lines(LOG_LINES)),
             clock_was_moved=self._staging.time.was_moved,
             without_effect=self._staging.without_effect,

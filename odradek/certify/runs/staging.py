@@ -56,10 +56,16 @@ class Staging:
         """Indices of injections whose held request or step ended before the fault could be injected."""
         self.notes: list[str] = []
         """The actions of the certifier, in order."""
+        self.noted: list[tuple[int, str]] = []
+        """The actions while the job was running, with their times in us since the epoch, by the clock of the trace."""
         self.without_effect: dict[int, str] = {}
         """Faults that were hit without effect: index in the plan -> reason."""
-        self.time = Timekeeping(cluster, job, self._expelled, self.notes.append, now_s, services)
-        self._scene = Scene(cluster, services, job, self.time, seeds, is_done, self.notes.append)
+        self.time = Timekeeping(cluster, job, self._expelled, self._note, now_s, services)
+        self._scene = Scene(cluster, services, job, self.time, seeds, is_done, self._note)
+
+    def _note(self, said: str) -> None:
+        self.noted.append((self._services.now_us(), said))
+        self.notes.append(said)
 
     def begin(self) -> None:
         for at, injection in enumerate(self._plan.injections):
