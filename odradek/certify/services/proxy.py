@@ -68,6 +68,8 @@ class Listener:
             await self._listen()
 
     async def close(self) -> None:
+        if not self.port:
+            return
         if self._return is not None:
             self._return.cancel()
         self._server.close()

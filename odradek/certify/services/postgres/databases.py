@@ -346,7 +346,7 @@ def _failures(what: str, role: str = "") -> Iterator[None]:
 
 
 def _message(error: psycopg.Error) -> str:
-    said = error.diag.message_primary or str(error).strip()
+    said = error.diag.message_primary or " ".join(str(error).split())
     return f"{said}: {error.diag.message_detail}" if error.diag.message_detail else said
 
 

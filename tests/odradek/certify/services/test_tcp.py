@@ -234,6 +234,7 @@ def test_a_service_that_cannot_be_reached_is_named(echo: Echo) -> None:
     stage = service(StageSpec("tcp.ledger", "127.0.0.1:1"), loop.loop)
     with pytest.raises(OdradekError, match=r"--stage tcp.ledger: 127.0.0.1:1: "):
         stage.start(loop, [])
+    stage.close()  # it was not opened
     loop.close()
 
 
