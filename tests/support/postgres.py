@@ -78,9 +78,14 @@ def _account() -> pwd.struct_passwd | None:
 
 
 class PostgresServer:
-    """Context manager for a server with scram-sha-256 authentication. ``settings`` are added to `SETTINGS`."""
+    """Context manager for a server with scram-sha-256 authentication.
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    ``settings`` are added to `SETTINGS`. ``files`` are written beside the data directory, readable for the server alone.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, files: Mapping[str, bytes] | None = None
+    ) -> None:
         found = programs()
         if found is None:
             raise NoPostgres(
@@ -89,6 +94,7 @@ class PostgresServer:
         self._programs = found
         self._account = _account()
         self._settings = SETTINGS | dict(settings or {})
+        self._files = {"password": PASSWORD.encode(), **(files or {})}
         self._process: subprocess.Popen[bytes] | None = None
         version = self._run("postgres", "--version", cwd=Path("/"))
         if int(re.findall(r"\d+", version)[0]) < OLDEST:
@@ -111,10 +117,11 @@ class PostgresServer:
 
     def __enter__(self) -> PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
-        password = self._folder / "password"
-        password.write_text(PASSWORD)
+        for name, content in self._files.items():
+            (self._folder / name).touch(mode=0o600)
+            (self._folder / name).write_bytes(content)
         if self._account:
-            for path in (self._folder, password):
+            for path in (self._folder, *self._folder.iterdir()):
                 os.chown(path, self._account.pw_uid, self._account.pw_gid)
         try:
             self._run(

@@ -119,6 +119,8 @@ class Session:
         self._has_writes = False
         self._is_flushed = False
         self._is_copying = False
+        self._rows = 0
+        """Number of rows that the server has sent for the statement in progress."""
         self.drops = False
         """Whether the proxy drops the client's messages until a Sync, because it has rejected a statement itself."""
         self.is_gated = False
@@ -293,21 +295,14 @@ class Session:
         return not any(each.kind in "SQF" for each in self._expected)
 
     def received(self, got: Message) -> Received:
+        """What the proxy does with a message of the server."""
         head = self._expected[0] if self._expected else None
-        if (
-            head is not None
-            and self._gate is not None
-            and self._gate in head.executions
-            and got.kind not in "NSAG"
-        ):
-            # After a CopyInResponse (G) the client sends the rows.
-            self.is_gated, self._gate = True, None
+        self._look_for_gate(got, head)
         match got.kind:
-            case "1" | "2" | "3" | "n" | "T":
+            case "D":
+                self._rows += 1
+            case "1" | "2" | "3" | "n" | "T" | "t":
                 return self._acknowledged(got, head)
-            case "t":
-                if head is not None and head.types is not None:
-                    head.types[:] = messages.parameter_types(got)
             case "C" | "I" | "s" | "V":
                 return self._completed(got, head)
             case "G":
@@ -320,9 +315,18 @@ class Session:
                 return Received(b"")
         return Received(got.data)
 
+    def _look_for_gate(self, got: Message, head: _Expected | None) -> None:
+        # After a CopyInResponse (G) the client sends the rows. Notices, settings and notifications have no statement.
+        if head is not None and self._gate in head.executions and got.kind not in "NSAG":
+            self.is_gated, self._gate = True, None
+
     def _acknowledged(self, got: Message, head: _Expected | None) -> Received:
         """ParseComplete, BindComplete, CloseComplete, or the response to a Describe."""
         if head is None or head.kind not in "PBCD":
+            return Received(got.data)
+        if got.kind == "t":
+            if head.types is not None:
+                head.types[:] = messages.parameter_types(got)
             return Received(got.data)
         self._expected.popleft()
         return Received(b"" if head.is_ours else got.data)
@@ -330,6 +334,7 @@ class Session:
     def _completed(self, got: Message, head: _Expected | None) -> Received:
         if head is None or head.kind not in "EQF":
             return Received(got.data)
+        fetched, self._rows = self._rows, 0
         if head.error is not None:
             return self._failed(head.error, head)
         if head.kind == "E":
@@ -337,9 +342,9 @@ class Session:
         if not head.executions:
             return Received(got.data)
         tag = messages.Body(got.body).text() if got.kind == "C" else ""
-        outcome = Outcome(
-            head.executions.pop(0), {"tag": tag, "rows": messages.rows_of(tag), "state": self._state}
-        )
+        # A cursor has fetched its first rows: there is no tag yet.
+        rows = fetched if got.kind == "s" else messages.rows_of(tag)
+        outcome = Outcome(head.executions.pop(0), {"tag": tag, "rows": rows, "state": self._state})
         self._complete.append(outcome)
         # Without a Sync in flight, a client that has sent Flush gets the response now.
         if head.kind == "E" and self._is_flushed and self.is_answered:

@@ -26,7 +26,8 @@ class Proxied:
 
     def __init__(self, service: PostgresService, dsn: str) -> None:
         self.service = service
-        self._direct = dsn
+        self.source = dsn
+        """DSN of the database of which each run has a copy."""
 
     @property
     def dsn(self) -> str:
@@ -40,7 +41,7 @@ class Proxied:
 
     def rows(self, query: str = "SELECT id FROM results ORDER BY id") -> list[object]:
         """The first column of a query, without the proxy."""
-        with psycopg.connect(self._direct, dbname=self.service.database) as connection:
+        with psycopg.connect(self.source, dbname=self.service.database) as connection:
             return [row[0] for row in connection.execute(query).fetchall()]
 
     def empty(self) -> None:
@@ -66,11 +67,11 @@ class Proxied:
 
 
 @contextlib.contextmanager
-def proxied(server: PostgresServer, name: str) -> Iterator[Proxied]:
-    """Create a database with the table ``results``, and a proxy in front of it."""
+def proxied(server: PostgresServer, name: str, parameters: str = "") -> Iterator[Proxied]:
+    """Create a database with the table ``results``, and a proxy in front of it. ``parameters`` are those of the DSN."""
     server.execute(f"CREATE DATABASE {name}")
     server.execute("CREATE TABLE results (id bigint PRIMARY KEY, amount int)", name)
-    dsn = f"{server.dsn.rpartition('/')[0]}/{name}"
+    dsn = f"{server.dsn.rpartition('/')[0]}/{name}" + (f"?{parameters}" if parameters else "")
     loop = Loop()
     found = service(StageSpec("postgres", dsn), loop.loop)
     found.start(loop, [])

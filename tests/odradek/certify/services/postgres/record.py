@@ -107,12 +107,15 @@ def libpq_story(dsn: str) -> None:
     )
 
 
-def jdbc_story(dsn: str) -> None:
-    # libpq's and JDBC's addresses differ.
+def jdbc_url(dsn: str) -> str:
     login, _, place = dsn.removeprefix("postgresql://").partition("@")
     user, _, password = login.partition(":")
-    url = f"jdbc:postgresql://{place}?user={user}&password={password}"
-    subprocess.run([java(), "-cp", str(jars_folder("jdbc-42.7.14", JDBC) / "*"), str(SMOKE), url], check=True)
+    return f"jdbc:postgresql://{place}?user={user}&password={password}"
+
+
+def jdbc_story(dsn: str) -> None:
+    jars = jars_folder("jdbc-42.7.14", JDBC)
+    subprocess.run([java(), "-cp", str(jars / "*"), str(SMOKE), jdbc_url(dsn)], check=True)
 
 
 STORIES: Final[dict[str, Callable[[str], None]]] = {
