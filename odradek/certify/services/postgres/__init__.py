@@ -14,6 +14,7 @@ from odradek.certify.services.postgres.databases import Databases
 from odradek.certify.services.postgres.proxy import Proxy
 from odradek.certify.services.service import Loop
 from odradek.certify.services.specs import Feed, ServiceOutput, StageSpec
+from odradek.extras import install_command
 from odradek.topics import Record
 
 _WRITE: Final = frozenset(
@@ -37,6 +38,11 @@ def service(spec: StageSpec, loop: asyncio.AbstractEventLoop) -> PostgresService
         certificate = certificate_of_proxy() if address.has_tls else None
     except ValueError as error:
         raise ValueError(f"--stage {spec.name}: {error}") from None
+    except ImportError as error:
+        command = install_command("security")
+        raise ValueError(
+            f"--stage {spec.name}: TLS needs {error.name}, which is not installed: {command}"
+        ) from None
     return PostgresService(spec, Proxy(spec.name, address, Traffic(loop), certificate))
 
 

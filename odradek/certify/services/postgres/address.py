@@ -12,6 +12,8 @@ from urllib.parse import quote, urlencode
 from psycopg import Error
 from psycopg.conninfo import conninfo_to_dict
 
+from odradek.certify.services.postgres import messages
+
 HOST: Final = "127.0.0.1"
 _OF_TLS: Final = ("require", "verify-ca", "verify-full")
 _OF_JOB: Final = ("application_name", "options", "connect_timeout", "client_encoding", "target_session_attrs")
@@ -84,7 +86,7 @@ class Address:
         jdbc = {"user": self.user, "password": self.password}
         if self.has_tls:
             # The certificate is the proxy's own, and a login that is bound to the channel would be bound to the proxy.
-            parameters |= {"sslmode": "require", "channel_binding": "disable"}
+            parameters |= {"sslmode": "require", messages.CHANNEL_BINDING: "disable"}
             jdbc |= {"sslmode": "require", "channelBinding": "disable"}
         login = quote(self.user, "") + (f":{quote(self.password, '')}" if self.password else "")
         place = f"{HOST}:{port}/{quote(database, '')}"

@@ -15,6 +15,8 @@ STARTUP_BYTES: Final = 10_000
 """Maximum size of a startup packet, as in the server (MAX_STARTUP_PACKET_LENGTH)."""
 TLS_HANDSHAKE: Final = 0x16
 """First byte of a connection that begins with TLS instead of an SSLRequest (sslnegotiation=direct)."""
+CHANNEL_BINDING: Final = "channel_binding"
+"""Parameter of DSNs for libpq. asyncpg and Go's drivers send each parameter that they do not know to the server."""
 _CANCEL: Final = 80877102
 _SSL: Final = 80877103
 _GSSENC: Final = 80877104
@@ -131,8 +133,10 @@ class StartupMessage:
     """Major version in the upper, minor version in the lower 16 bits."""
     parameters: Mapping[str, str]
 
-    def with_database(self, database: str) -> StartupMessage:
-        return StartupMessage(self.version, {**self.parameters, "database": database})
+    def for_server(self, database: str) -> StartupMessage:
+        """The message with another database, and without what some drivers take from the DSN and send by mistake."""
+        kept = {name: value for name, value in self.parameters.items() if name != CHANNEL_BINDING}
+        return StartupMessage(self.version, {**kept, "database": database})
 
     @property
     def database(self) -> str:

@@ -142,9 +142,9 @@ class Connection:
         except (OSError, asyncio.IncompleteReadError) as error:
             self._client.writer.write(messages.error_response("FATAL", "08006", str(error)).data)
             return
-        if startup.database == self._proxy.address.database:
-            startup = startup.with_database(self._proxy.database)
-        self._writer.write(startup.encode())
+        is_source = startup.database == self._proxy.address.database
+        database = self._proxy.database if is_source else startup.database
+        self._writer.write(startup.for_server(database).encode())
         tasks = [
             asyncio.create_task(work)
             for work in (self._read_client(), self._serve_client(), self._serve_server(reader))

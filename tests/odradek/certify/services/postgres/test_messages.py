@@ -42,7 +42,8 @@ def test_the_first_packets_of_a_connection():
     assert messages.first(packet(80877104)) == GSSENCRequest()
     startup = StartupMessage(3 << 16, {"user": "app", "database": "shop"})
     assert messages.first(startup.encode()) == startup
-    assert messages.first(startup.with_database("run_1").encode()).parameters["database"] == "run_1"  # type: ignore[union-attr]
+    sent_by_asyncpg = StartupMessage(3 << 16, {**startup.parameters, "channel_binding": "disable"})
+    assert sent_by_asyncpg.for_server("run_1").parameters == {"user": "app", "database": "run_1"}
     assert StartupMessage(3 << 16, {"user": "app"}).database == "app"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import psycopg
 import pytest
 
@@ -15,7 +17,7 @@ from odradek.certify.services.postgres.messages import Frames, Message, message,
 from tests.odradek.certify.services.postgres.proxied import Proxied, proxied
 from tests.odradek.certify.services.postgres.test_session import FLUSH, SYNC, bind, extended, parse
 from tests.support.deadlines import HANG_S
-from tests.support.postgres import USER, PostgresServer
+from tests.support.postgres import USER, PostgresServer, programs
 
 pytestmark = [pytest.mark.more, pytest.mark.postgres]
 
@@ -159,6 +161,43 @@ def test_a_stage_with_tls_has_tls_on_both_sides(tmp_path: Path):
         connection.cancel_safe()
         connection.commit()
         assert stage.rows() == [1]
+        assert asyncio.run(sum_by_asyncpg(stage.dsn)) == 1
+
+
+async def sum_by_asyncpg(dsn: str) -> object:
+    connection = await asyncpg.connect(dsn)
+    found = await connection.fetchval("SELECT sum(amount) FROM results")
+    await connection.close()
+    return found
+
+
+def test_changes_are_replicated_through_the_proxy(stage: Proxied):
+    stage.empty()
+    with stage.connect(autocommit=True) as connection:
+        connection.execute("SELECT pg_create_logical_replication_slot('changes', 'test_decoding')")
+        connection.execute("INSERT INTO results VALUES (1, 10)")
+        (end,) = connection.execute("SELECT pg_current_wal_lsn()").fetchone() or ("",)
+    programs_of_server = programs()
+    assert programs_of_server is not None
+    read = subprocess.run(
+        [
+            programs_of_server / "pg_recvlogical",
+            "-d",
+            stage.dsn,
+            "-S",
+            "changes",
+            "--start",
+            "-E",
+            str(end),
+            "-f",
+            "-",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert "table public.results: INSERT: id[bigint]:1 amount[integer]:10" in read.stdout, read.stderr
+    assert any(call.on == "postgres:START_REPLICATION" for call in stage.calls())
 
 
 def certificate(folder: Path) -> dict[str, bytes]:
