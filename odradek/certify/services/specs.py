@@ -91,6 +91,8 @@ class ServiceOutput:
     """Name of the stage; empty for files."""
     what: str
     """The SQL query, ``POST /v1/payments``, or a glob pattern of files relative to the run's directory."""
+    key: str = ""
+    """The field of a request's body that is the key (``http:POST /v1/payments#order``); empty for the default."""
 
     @property
     def label(self) -> str:
@@ -116,8 +118,13 @@ def parse_output(said: str, stages: Sequence[StageSpec]) -> ServiceOutput:
     kind = name.partition(".")[0]
     if kind == "tcp":
         raise ValueError(f"--output {said!r}: the content of a TCP connection is not known")
-    if kind == "http" and not re.fullmatch(r"[A-Z]+ /\S*", what):
-        raise ValueError(f"--output {said!r}: expected {name}:METHOD /path, such as {name}:POST /v1/payments")
+    if kind == "http":
+        if not re.fullmatch(r"[A-Z]+ /\S*", what):
+            raise ValueError(
+                f"--output {said!r}: expected {name}:METHOD /path, such as {name}:POST /v1/payments"
+            )
+        path, _, key = re.sub(r"\{\w+\}", "{}", what).partition("#")
+        return ServiceOutput(name, path, key)
     return ServiceOutput(name, what)
 
 

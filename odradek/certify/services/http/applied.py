@@ -9,24 +9,25 @@ from typing import Final
 from odradek.certify.services.http.connection import Request
 from odradek.certify.services.http.messages import Response, idempotency_key, json_of, text
 from odradek.certify.services.http.paths import ids, is_random, matches
+from odradek.certify.services.specs import ServiceOutput
 from odradek.certify.services.values import key_of, row
 from odradek.topics import Record
 
 _ID: Final = "id"
 
 
-def records(responses: Iterable[Response], what: str, label: str) -> list[Record]:
-    """The records of the output ``what``, such as ``POST /v1/payments``: one for each application, in their order.
+def records(responses: Iterable[Response], output: ServiceOutput) -> list[Record]:
+    """The records of an output such as ``POST /v1/payments``: one for each application, in their order.
 
     The value is the JSON body of the request. It is an object with ``path`` and ``body`` if the body is no JSON, if the path
-    has a query, or if ``what`` contains ``{}``.
+    has a query, or if the output's path contains ``{}``.
     """
-    method, _, wanted = what.partition(" ")
+    method, _, wanted = output.what.partition(" ")
     chosen = [
         each for each in responses if each.request.method == method and matches(wanted, _path(each.request))
     ]
     return [
-        row(label, number, _value(each.request, wanted), _key(each.request, wanted))
+        row(output.label, number, _value(each.request, wanted), _key(each.request, wanted, output.key))
         for number, each in enumerate(applications(chosen))
     ]
 
@@ -71,15 +72,16 @@ def _value(request: Request, wanted: str) -> object:
     return {"path": request.target, "body": text(request.body) if body is None else body}
 
 
-def _key(request: Request, wanted: str) -> str | None:
-    """The key of the record: the ids in the path, or the first field of the body.
+def _key(request: Request, wanted: str, field: str) -> str | None:
+    """The key of the record: the field that the user has named, the ids in the path, or the body's ``id`` or first field.
 
-    A generated value is no key, because it is another one in each run.
+    A generated value is no key unless the user says so, because it is another one in each run.
     """
-    found: object = "/".join(ids(wanted, _path(request)))
     body = json_of(request.body)
-    if not found and isinstance(body, dict):
-        found = next(iter(body.values()), None)
+    fields = body if isinstance(body, dict) else {}
+    if field:
+        return key_of(fields.get(field))
+    found = "/".join(ids(wanted, _path(request))) or fields.get(_ID) or next(iter(fields.values()), None)
     key = key_of(found)
     return None if not key or is_random(key) else key
 

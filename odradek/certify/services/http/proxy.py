@@ -93,7 +93,7 @@ class HttpService:
         replayed = replays.of_earlier_run(found, self._earlier, has_reset=self._has_reset)
         if replayed is not None:
             raise NotJudged(replays.sentence(replayed, self._name, has_reset=self._has_reset))
-        return applied.records(found, output.what, output.label)
+        return applied.records(found, output)
 
     def open_transactions(self) -> list[str]:
         """None: HTTP has no transactions. Raises `NotJudged` if the job speaks another protocol, such as HTTP/2."""

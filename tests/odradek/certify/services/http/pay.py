@@ -48,7 +48,7 @@ def main():
         message = consumer.poll(0.1)
         if message is not None and not message.error():
             pay(json.loads(message.value()), KEYS[sys.argv[1]])
-            consumer.commit(message, asynchronous=False)
+            consumer.commit(message=message, asynchronous=False)
 
 
 main()

@@ -12,6 +12,7 @@ from odradek.certify.services.http.applied import records
 from odradek.certify.services.http.connection import Request
 from odradek.certify.services.http.messages import Response
 from odradek.certify.services.http.paths import pattern
+from odradek.certify.services.specs import ServiceOutput, StageSpec, parse_output
 
 POST = "POST /v1/payments"
 REPLAYED = [(b"Idempotency-Replayed", b"true")]
@@ -40,16 +41,16 @@ def response(
 
 
 def values(what: str, *responses: Response) -> list[Any]:
-    return [json.loads(str(each.value)) for each in records(responses, what, "label")]
+    return [json.loads(str(each.value)) for each in records(responses, ServiceOutput("http", what))]
 
 
 def test_each_successful_request_without_a_key_is_applied() -> None:
     found = records(
-        [response(), response(), response(status=422), response(status=500)], POST, "http:POST /x"
+        [response(), response(), response(status=422), response(status=500)], ServiceOutput("http", POST)
     )
     assert [(each.topic, each.partition, each.offset, each.key, each.value) for each in found] == [
-        ("http:POST /x", -1, 0, "o1", '{"amount": 5, "order": "o1"}'),
-        ("http:POST /x", -1, 1, "o1", '{"amount": 5, "order": "o1"}'),
+        ("http:POST /v1/payments", -1, 0, "o1", '{"amount": 5, "order": "o1"}'),
+        ("http:POST /v1/payments", -1, 1, "o1", '{"amount": 5, "order": "o1"}'),
     ]
 
 
@@ -79,7 +80,8 @@ def test_only_requests_of_the_method_and_path_are_of_the_output() -> None:
 
 def test_ids_in_the_path_are_the_key_and_part_of_the_value() -> None:
     (found,) = records(
-        [response(on="PUT /orders/17/lines/2", sent={"b": 1, "a": 2})], "PUT /orders/{order}/lines/{}", "x"
+        [response(on="PUT /orders/17/lines/2", sent={"b": 1, "a": 2})],
+        ServiceOutput("http", "PUT /orders/{}/lines/{}"),
     )
     assert found.key == "17/2"
     assert found.value == '{"body": {"a": 2, "b": 1}, "path": "/orders/17/lines/2"}'
@@ -95,15 +97,24 @@ def test_a_query_and_a_body_that_is_not_json_are_part_of_the_value() -> None:
 @pytest.mark.parametrize(
     ("sent", "key"),
     [
-        ({"id": 7, "x": 1}, "7"),
+        ({"x": 1, "id": 7}, "7"),
+        ({"order": "o1", "x": 1}, "o1"),
         ({"id": "6f9619ff-8b86-d011-b42d-00cf4fc964ff"}, None),
         ([1], None),
         ({}, None),
         ({"id": None}, None),
     ],
 )
-def test_the_first_field_is_the_key_unless_it_is_generated(sent: object, key: str | None) -> None:
-    assert [each.key for each in records([response(sent=sent)], POST, "x")] == [key]
+def test_the_id_or_the_first_field_is_the_key_unless_it_is_generated(sent: object, key: str | None) -> None:
+    assert [each.key for each in records([response(sent=sent)], ServiceOutput("http", POST))] == [key]
+
+
+def test_the_user_names_the_field_that_is_the_key() -> None:
+    output = parse_output("http:POST /v1/{version}#order", [StageSpec("http", "http://h")])
+    assert output == ServiceOutput("http", "POST /v1/{}", "order")
+    assert output.label == "http:POST /v1/{}"
+    sent = {"amount": 5, "order": "6f9619ff-8b86-d011-b42d-00cf4fc964ff"}
+    assert [each.key for each in records([response(sent=sent)], output)] == [sent["order"]]
 
 
 @pytest.mark.parametrize(

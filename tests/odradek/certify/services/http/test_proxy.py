@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any
 
 import h11
 import pytest
@@ -14,7 +13,7 @@ from odradek.certify.outcome import NotJudged
 from odradek.certify.services.calls import Call
 from odradek.certify.services.http import connection, proxy, service
 from odradek.certify.services.http.proxy import HttpService
-from odradek.certify.services.specs import StageSpec
+from odradek.certify.services.specs import ServiceOutput, StageSpec
 from tests.odradek.certify.services.http.origin import OK, Client, staged
 from tests.support.deadlines import HANG_S
 
@@ -371,7 +370,7 @@ def test_a_held_request_waits_for_its_release() -> None:
 
 
 def test_each_run_begins_without_connections_and_requests_of_the_previous_one() -> None:
-    output: Any = type("Output", (), {"what": "POST /v1/payments", "label": "http:POST /v1/payments"})
+    output = ServiceOutput("http", "POST /v1/payments")
     with staged() as (stage, _):
         client = Client(stage)
         client.send(POST)
