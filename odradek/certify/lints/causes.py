@@ -351,7 +351,13 @@ def _never_ends(case: Case) -> Iterator[Lint]:
         dropped = clients.only_broker_dropped(case.evidence.exchanges, case.bad.exits)
         yield from producers.shared_id(_of_the_job(case))
         yield from producers.used_on(case.evidence)
-        yield from () if dropped is None else (dropped,)
+        yield from () if dropped is None or _waits_for_service(case) else (dropped,)
+
+
+def _waits_for_service(case: Case) -> bool:
+    """Whether the last request at a service, such as a statement that waits for a lock, got no response."""
+    last = next((each for each in reversed(case.evidence.exchanges) if each.service), None)
+    return last is not None and last.outcome in ("in_progress", "unanswered")
 
 
 def _of_the_job(case: Case) -> Evidence:

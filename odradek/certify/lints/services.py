@@ -156,8 +156,24 @@ def _removals(ends: BothEnds, table: str) -> list[tuple[Block, int]]:
 
 
 def is_automatic(ends: BothEnds) -> bool:
-    """Whether the consumer commits its offsets at regular intervals, independent of its work."""
-    return consumers.is_automatic(ends.evidence)
+    """Whether the consumer commits its offsets independently of its work.
+
+    It commits at regular intervals, or sometimes before a record's transaction is committed, and then while the transaction
+    is open, and sometimes after it.
+    """
+    if consumers.is_automatic(ends.evidence):
+        return True
+    orders = set()
+    for block in ends.blocks:
+        for each in block.writes if block.tables & ends.tables else ():
+            record = only_input(ends, each)
+            commit = ends.covering(record) if record is not None else None
+            if commit is None:
+                continue
+            is_late = 0 <= block.decided_number < commit.number
+            is_inside = not is_late and commit.number > each.number
+            orders.add("after" if is_late else "inside" if is_inside else "before")
+    return {"after", "inside"} <= orders
 
 
 def only_input(ends: BothEnds, statement: Statement) -> Input | None:

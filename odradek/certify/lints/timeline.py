@@ -94,7 +94,7 @@ def guilty_pair(exchanges: Sequence[Exchange], plan: Plan) -> str:
         for each in decisive
         if each > first and each >= at and label(exchanges[each]) != label(exchanges[first])
     ]
-    return ends.pair(first, min(after, default=None), "no other")
+    return ends.pair(first, min(after, default=None), "nothing of another kind")
 
 
 def _lines(ends: BothEnds, number: int, struck: Injection | None) -> Iterator[str]:
@@ -120,7 +120,8 @@ def _result(exchange: Exchange, result: str) -> str:
     rows = answer.get("rows")
     is_odd = tag.startswith("ROLLBACK") and exchange.request.get("kind") == "COMMIT"
     found = ["ROLLBACK"] if is_odd else []
-    found += [f"{rows} rows" if rows != 1 else "1 row"] if isinstance(rows, int) else []
+    is_about_rows = isinstance(rows, int) and exchange.request.get("tables")
+    found += [f"{rows} rows" if rows != 1 else "1 row"] if is_about_rows else []
     return ", ".join([result, *found])
 
 

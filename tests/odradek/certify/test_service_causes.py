@@ -103,6 +103,16 @@ def test_the_pair_names_the_commit_that_came_too_late() -> None:
     assert ", then postgres ROLLBACK #1 at 00:00:00." in found.sentence
 
 
+def test_offsets_that_are_committed_now_before_and_now_after_the_row_are_committed_automatically() -> None:
+    first = [read(0), store(0, 1)]
+    open_block = [read(1), insert("results", *order(1).values(), tx=2), offsets("in", 2)]
+    (found,) = why(row(LOST, 1), first, open_block)
+    assert (found.name, found.link) == ("auto-commit", "docs/certify.md#auto-commit")
+    assert "OffsetCommit in #1 at" in found.sentence
+    always_before = [read(0), insert("results", *order(0).values(), tx=1), offsets("in", 1), commit(1)]
+    assert names(why(row(LOST, 1), always_before, open_block)) == ["offset-before-database"]
+
+
 def test_an_offset_that_is_committed_behind_the_row_is_no_cause() -> None:
     assert why(row(LOST, 1), read(1), store(1, 1), offsets("in", 2)) == []
     assert why(row(LOST, 1), read(1), offsets("in", 1)) == [], "the offset of another record"
