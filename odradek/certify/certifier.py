@@ -141,7 +141,11 @@ class Certifier:
         self._slow = _numbered(exploration.slow(is_full=is_full))
         self._observer.begins(certificate, self._budget_s)
         # One run at a time can use the topics of a foreign cluster, and the state of a service that is not restored.
-        is_alone = bool(self._workload.upstream) or any(each.is_shared for each in self._workload.stages)
+        is_alone = (
+            bool(self._workload.upstream)
+            or any(each.is_shared for each in self._workload.stages)
+            or stage.services.has_server_wide_names
+        )
         for _ in range(0 if is_alone else self._stages - 1):
             self._start(self._work)
         if not is_alone and exploration.has_slow and self._has_time(certificate.wait_s):

@@ -34,6 +34,8 @@ _SPARK_PART: Final = re.compile(r"part-\d{5}-[0-9a-f]{8}-[0-9a-f]{4}-.*")
 """Name of a file that a task of Spark has written. The name does not show whether the job was committed."""
 _BATCH: Final = re.compile(r"(\d+)(\.compact)?")
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+LOOKS_MAX: Final = 10
+"""Maximum number of looks at directories that the job removes meanwhile."""
 _FILE, _REASON = "file", "cannot be read"
 """The columns of the row that represents an unreadable file."""
 
@@ -134,6 +136,13 @@ def _state(path: Path) -> tuple[Path, int, int]:
 
 def committed(data: Path, pattern: str) -> list[Path]:
     """The files that the glob pattern matches, and those in directories that it matches, except those being written."""
+    for _ in range(LOOKS_MAX):
+        with contextlib.suppress(FileNotFoundError):  # the job removes a directory, such as _temporary
+            return _committed(data, pattern)
+    return _committed(data, pattern)
+
+
+def _committed(data: Path, pattern: str) -> list[Path]:
     matched = list(data.glob(pattern))
     below = (each for path in matched if path.is_dir() for each in path.rglob("*"))
     named = PurePath(pattern).parts

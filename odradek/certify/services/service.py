@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 CALL_S: Final = stretched(60.0)
 """Maximum time for one operation of a proxy, in seconds."""
+_SERVER_WIDE: Final = re.compile("PREPARE TRANSACTION|REPLICATION_SLOT", re.IGNORECASE)
 _T = TypeVar("_T")
 
 
@@ -203,6 +205,14 @@ class Services:
     @property
     def _file_changes(self) -> int:
         return 0 if self._files is None else self._files.changes
+
+    @property
+    def has_server_wide_names(self) -> bool:
+        """Whether the job has used names in this run that are unique in a whole PostgreSQL server.
+
+        They are those of prepared transactions and replication slots. Two runs at a time would use the same ones.
+        """
+        return any(_SERVER_WIDE.search(each.line) for each in self.calls())
 
     def peers(self) -> list[str]:
         """The connections (host:port) of this run's requests, the latest first."""

@@ -123,6 +123,22 @@ def test_files_being_written_do_not_count(tmp_path: Path):
     assert names(tmp_path, "nothing/*") == []
 
 
+def test_a_directory_that_the_job_removes_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write(tmp_path / "out" / "a.csv")
+    removed, look = iter([True]), Path.is_dir
+
+    def is_dir(path: Path) -> bool:
+        if next(removed, False):
+            raise FileNotFoundError(path)
+        return look(path)
+
+    monkeypatch.setattr(Path, "is_dir", is_dir)
+    assert names(tmp_path, "out") == ["out/a.csv"]
+    assert next(removed, None) is None
+
+
 def test_the_files_of_a_job_of_spark_count_with_its_success(tmp_path: Path):
     write(tmp_path / "out" / "day=1" / f"{SPARK}.snappy.parquet")
     write(tmp_path / "out" / "part-0.parquet")
