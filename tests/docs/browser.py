@@ -9,7 +9,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, Page
 
-from tests.support.chromium import opened
+from tests.support.chromium import new_page, opened
 
 WIDTH: Final = 1180
 HEIGHT_MIN: Final = 360
@@ -19,7 +19,8 @@ HEIGHT_MIN: Final = 360
 def view(browser: Browser, url: str, name: str, scheme: str = "light") -> Iterator[Page]:
     """Open a view of the broker's web page, with the size and settings that all pictures have."""
     size = {"width": WIDTH, "height": HEIGHT_MIN}
-    with opened(browser, url, name, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
+    options = {"color_scheme": scheme, "viewport": size, "reduced_motion": "reduce"}
+    with new_page(browser, **options) as page, opened(page, url, name):
         yield page
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import Browser, Page
 
 import odradek
-from tests.support.chromium import chromium, opened
+from tests.support.chromium import chromium, new_page, opened
 from tests.support.deadlines import HANG_S
 
 
@@ -80,12 +80,23 @@ def browser() -> Iterator[Browser]:
 Open = Callable[..., Page]
 
 
+@pytest.fixture(scope="module")
+def shared_page(browser: Browser) -> Iterator[Page]:
+    """A page that tests use one after the other: a new one for each test would cost half a second of CPU."""
+    with new_page(browser) as page:
+        yield page
+
+
 @pytest.fixture
-def open_page(browser: Browser, staged: Staged) -> Iterator[Open]:
-    """A function that opens a view of the page. An error in the page's scripts fails the test."""
+def open_page(browser: Browser, shared_page: Page, staged: Staged) -> Iterator[Open]:
+    """A function that opens a view, once in a test, and with options in a page of its own.
+
+    An error in the page's scripts fails the test.
+    """
     with ExitStack() as stack:
 
         def open_(view: str, *, url: str | None = None, **options: Any) -> Page:
-            return stack.enter_context(opened(browser, url or staged.broker.control_url, view, **options))
+            page = stack.enter_context(new_page(browser, **options)) if options else shared_page
+            return stack.enter_context(opened(page, url or staged.broker.control_url, view))
 
         yield open_

@@ -30,14 +30,27 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(browser: Browser, url: str, view: str, **options: Any) -> Iterator[Page]:
-    """Open a view of the page in a new browser context with these options. An error in the page's scripts fails the test."""
-    errors: list[str] = []
+def new_page(browser: Browser, **options: Any) -> Iterator[Page]:
+    """Yield an empty page in a new browser context with these options."""
     context = browser.new_context(**options)
     page = context.new_page()
     page.set_default_timeout(HANG_MS)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(f"{url}/#/{view}")
     yield page
     context.close()
+
+
+@contextmanager
+def opened(page: Page, url: str, view: str) -> Iterator[Page]:
+    """Open a view in a page, and leave the page empty. An error in the page's scripts fails the test."""
+    errors: list[str] = []
+
+    def note(error: object) -> None:
+        errors.append(str(error))
+
+    page.on("pageerror", note)
+    page.goto(f"{url}/#/{view}")
+    yield page
+    page.evaluate("localStorage.clear(); sessionStorage.clear()")
+    page.goto("about:blank")  # the next test may open the same view, which alone would not load the page
+    page.remove_listener("pageerror", note)
     assert errors == []
