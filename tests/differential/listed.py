@@ -29,6 +29,9 @@ class Row:
         """Whether the row is for stories with several nodes (`tests.differential.cluster`), which a separate test runs."""
         return all(pattern.startswith("cluster-") for pattern in self.stories)
 
+    def has_story(self, story: str) -> bool:
+        return any(fnmatchcase(story, pattern) for pattern in self.stories)
+
     def needs(self) -> set[tuple[str, str, str]]:
         """The patterns of the row. Each must match at least one difference."""
         return {(self.id, "story", p) for p in self.stories} | {(self.id, "field", p) for p in self.fields}

@@ -43,8 +43,9 @@ def test_as_kafka(entry: Entry, our_broker: Ours) -> None:
 
 
 def test_every_listed_difference_is_one(our_broker: Ours) -> None:
-    found = [d for entry in ENTRIES for d in differences(entry, our_broker)]
-    stale = listed.stale(found, [row for row in listed.rows() if not row.is_of_clusters])
+    table = [row for row in listed.rows() if not row.is_of_clusters]
+    named = [entry for entry in ENTRIES if any(row.has_story(f"{entry.area}.{entry.name}") for row in table)]
+    stale = listed.stale([d for entry in named for d in differences(entry, our_broker)], table)
     assert not stale, f"listed in docs/differences.md, and no longer different: {sorted(stale)}"
 
 

@@ -2,13 +2,15 @@
 
 Then follow the files in `LONG`.
 
-One worker has the tests that share a Spark session, so that they need one JVM. The tests of the audit, which take as long
-as all other tests with a session, share another session in another worker. The third worker has the tests that start Spark
-in processes of their own, one after the other. All other tests are distributed by file, as `--dist loadfile` does.
+One worker has the tests that share a Spark session, so that they need one JVM. The tests of the audit, and the run of the
+pipeline, which ends with an audit, take as long as all other tests with a session, and share another session in another
+worker. The third worker has the tests that start Spark in processes of their own, one after the other. All other tests are
+distributed by file, as `--dist loadfile` does, but for the files in `PARTS`.
 """
 
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -16,9 +18,12 @@ from xdist.scheduler import LoadFileScheduling
 from tests.support.tiers import names_mark
 
 MARKS = ("spark", "spark_apart")
-AUDIT = "test_audit_"
+AUDIT = "audit"
+WITH_AUDIT = ("test_audit_", "test_pipeline_run")
 LONG = ("test_packaging.py", "test_wheel.py")
 """Files that build packages. In the order of the tree they would begin last, and run alone for most of a minute."""
+PARTS = {"test_recorded.py": 4, "test_zoo.py": 3}
+"""Files whose tests wait most of the time, and the number of parts that each is distributed in."""
 _LONG = len(MARKS)
 
 
@@ -38,8 +43,9 @@ class OneWorkerForSpark(LoadFileScheduling):
         module = super()._split_scope(nodeid)
         at = rank(self.config.rootpath / module)
         if at >= _LONG:
-            return module
-        return MARKS[at] + (AUDIT if AUDIT in module else "")
+            parts = PARTS.get(Path(module).name, 1)
+            return module if parts == 1 else f"{module}-{crc32(nodeid.encode()) % parts}"
+        return MARKS[at] + (AUDIT if any(name in module for name in WITH_AUDIT) else "")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -48,6 +48,18 @@ def test_files_that_build_packages_follow(tmp_path: Path):
     assert re.findall(r"^(\w+) on gw0", said, re.MULTILINE) == ["spark", "packaging", "wheel", "a"]
 
 
+def test_a_file_whose_tests_wait_is_distributed_in_parts(tmp_path: Path):
+    cases = {
+        name: "".join(WHO.format(f"{name}{n}", f"{name}{n}") for n in range(12))
+        for name in ("recorded", "other")
+    }
+    said = run(tmp_path, cases, "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+    ran = re.findall(r"^(recorded|other)\d+ on (gw\d)", said, re.MULTILINE)
+    assert len(ran) == 24, said
+    workers = {name: {worker for each, worker in ran if each == name} for name in cases}
+    assert len(workers["other"]) == 1 < len(workers["recorded"])
+
+
 @pytest.mark.parametrize(
     ("marked", "said"),
     [
