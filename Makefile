@@ -85,7 +85,7 @@ more: $(VENV)/.dev $(VENV)/.java
 
 # The programs are built, and their clients fetched, into .cache at the first call.
 clients: $(VENV)/.dev $(VENV)/.java
-	$(PYTEST) --tier clients tests/clients tests/kafka_tests tests/containers tests/differential/console_tools
+	$(PYTEST) --tier clients tests/clients tests/kafka_tests tests/containers tests/differential/console_tools tests/odradek/certify
 
 # Runs chaos tests for a number of minutes, from the last seed in tests/chaos/results.jsonl on.
 CHAOS_MINUTES ?= 30

@@ -19,7 +19,7 @@ from tests.support.clients import eventually
 from tests.support.deadlines import HANG_S, TEST_S
 from tests.support.raw import free_port
 
-pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
+pytestmark = [pytest.mark.spark_apart, pytest.mark.slow]
 
 # Uses Spark's connector and both formats of Odradek. `copies` is a streaming query.
 PROGRAM = """
@@ -109,7 +109,6 @@ def test_by_spark_submit_it_has_the_master_of_its_command_line(program):
     assert ended.stdout == "pyspark.sql.session local[3]\n[0, 1, 2, 3, 4] 0\n", ended.stderr[-4000:]
 
 
-@pytest.mark.slow
 def test_on_a_spark_connect_server_named_by_a_variable(program, connect_server, tmp_path):
     ended = run([sys.executable, *program], SPARK_REMOTE=connect_server)
     assert ended.stdout == "pyspark.sql.connect.session local[2]\n[0, 1, 2, 3, 4] 0\n", ended.stderr[-4000:]
@@ -120,7 +119,6 @@ def test_on_a_spark_connect_server_named_by_a_variable(program, connect_server, 
     assert (tmp_path / "report" / "report.html").exists()
 
 
-@pytest.mark.slow
 def test_a_submitted_audit_sets_the_exit_code(tmp_path: Path):
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:

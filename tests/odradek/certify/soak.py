@@ -1,5 +1,8 @@
 """Long runs of the certifier with the jobs of examples/certify, with consecutive seeds, whose results are stored.
 
+It runs all jobs, in turn. `make more` runs five of them (`test_zoo.py`, `test_command.py`), `make clients` one in Go
+(`test_zoo_go.py`).
+
 python -m tests.odradek.certify.soak --minutes 60                # each job in turn, from the seed after its last one
 python -m tests.odradek.certify.soak --minutes 40 --only right-copier
 python -m tests.odradek.certify.soak --only StreamsLoop --seed 7

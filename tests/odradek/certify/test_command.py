@@ -54,6 +54,7 @@ def test_a_failure_is_reported_and_reproduced_by_its_id(directory: Path) -> None
     found = json.loads((directory / "certificate" / "certificate.json").read_text())
     assert (found["verdict"], found["exit_code"], found["version"]) == ("failed", 1, 2)
     (failure, *_) = found["failures"]
+    assert "offsets-outside" in {each["name"] for each in (*failure["diagnosis"], *found["lints"])}
     again = CliRunner().invoke(certify, ["again", failure["plan_id"], "--json"])
     assert again.exit_code == 1, again.output
     assert json.loads(again.output.splitlines()[-1])["findings"]

@@ -31,13 +31,15 @@ def test_the_worker_of_the_demo_is_exactly_once(tmp_path: Path) -> None:
         directory=tmp_path,
         topic=["flights:2", "results:2"],
         set=["group.min.session.timeout.ms=100"],
-        budget="15s",
+        budget="6s",
         accept="incomplete",
     )
     assert certificate.lints == []
     assert certificate.runs > 2
 
 
+# Spark starts for each of its runs. `make more` kills a whole pipeline instead (tests/spark/pipeline/test_pipeline_run.py).
+@pytest.mark.slow
 @pytest.mark.spark_apart
 def test_the_job_of_the_pipeline_is_exactly_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", java_options())

@@ -41,8 +41,9 @@ pytestmark = [pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
 COPIER = "right/copier"
 
 
-QUICK = ("read_uncommitted", "weak_producer", "share_early", "share_resent")
-"""Wrong jobs that are tested with each change. The soak tests all of them (`tests.odradek.certify.soak`)."""
+QUICK = ("share_resent",)
+"""Wrong jobs that are tested with each change, beside offsets_outside (`test_command.py`). The soak tests all of them
+(`tests.odradek.certify.soak`)."""
 
 
 @pytest.mark.parametrize("job", [each for each in OF_PYTHON if each.name in QUICK], ids=lambda job: job.name)
@@ -51,7 +52,7 @@ def test_a_job_that_is_wrong_is_found_with_the_reason(job: Wrong, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("nodes", "more"), [(1, {"budget_s": 10.0}), (3, {"budget_s": 8.0}), (1, {"budget_s": 5.0, "stages": 2})]
+    ("nodes", "more"), [(1, {"budget_s": 6.0}), (3, {"budget_s": 6.0}), (1, {"budget_s": 4.0, "stages": 2})]
 )
 def test_a_job_that_is_right_is_certified(nodes: int, more: dict[str, Any], tmp_path: Path) -> None:
     """A correct job is certified with as many faults as fit into the time.
@@ -66,7 +67,7 @@ def test_a_job_that_is_right_is_certified(nodes: int, more: dict[str, Any], tmp_
 
 def test_a_member_of_a_share_group_is_certified(tmp_path: Path) -> None:
     """Its verdict is at least once: outputs of records that the group delivered again may be duplicated."""
-    certificate = certified(python("right/share_copier"), tmp_path, budget_s=15.0, options=shared()).run()
+    certificate = certified(python("right/share_copier"), tmp_path, budget_s=6.0, options=shared()).run()
     assert certificate.failures == [], summary(certificate)
     assert (certificate.promise, certificate.lints) == ("at least once", [])
     assert certificate.verdict is Verdict.INCOMPLETE  # and not "no promise"
@@ -77,7 +78,7 @@ def test_dead_letters_are_outputs_that_can_be_expected(tmp_path: Path) -> None:
     letters = shared(f"errors.deadletterqueue.topic.name={LETTERS}")
     job = python("right/share_letters")
     outputs = ("out", LETTERS)
-    certificate = certified(job, tmp_path, outputs, budget_s=10.0, options=letters, partitions=1).run()
+    certificate = certified(job, tmp_path, outputs, budget_s=5.0, options=letters, partitions=1).run()
     assert certificate.failures == [], summary(certificate)
     told = tmp_path / "told.ndjson"
     lines = [

@@ -1,4 +1,4 @@
-"""One Go job of examples/certify/go, which runs with each change. The soak runs all Go jobs."""
+"""One Go job of examples/certify/go, which `make clients` runs, as it needs Go. The soak runs all Go jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.odradek.certify.zoo import certified
 from tests.odradek.certify.zoo_jobs import go
 from tests.support.deadlines import LONG_TEST_S
 
-pytestmark = [pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
+pytestmark = [pytest.mark.foreign, pytest.mark.timeout(LONG_TEST_S)]
 
 
 def test_a_job_that_is_right_is_certified(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_a_broker_at_work_is_seen_at_one_moment(spark: Any, tmp_path: Path) -> N
     assert report.figures["committed_transactions"] == 3
 
 
+@pytest.mark.slow
 def test_a_marker_of_an_unknown_producer_is_found_while_the_broker_is_at_work(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_marker_of_an_unknown_producer_is_found_while_the_broker_is_at_work(
     assert report.counts == {("unexpected_producer", "violation"): 1}
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_came_to_work_during_the_audit_is_heard(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

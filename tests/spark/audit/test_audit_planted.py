@@ -106,6 +106,8 @@ def clean(spark: Any, data: Path, out: Path) -> Report:
     return report
 
 
+# A directory of ours without a finding: `make more` has that of tests/spark/pipeline/test_pipeline_run.py.
+@pytest.mark.slow
 def test_the_directory_that_was_copied_is_clean(spark: Any, written: Path, tmp_path: Path) -> None:
     report = clean(spark, written, tmp_path)
     assert report.figures["committed_transactions"] == len(TOPICS) * 3
@@ -117,7 +119,7 @@ def test_the_directory_that_was_copied_is_clean(spark: Any, written: Path, tmp_p
     assert not report.live
 
 
-@pytest.mark.parametrize("name", ["clean", "killed"])
+@pytest.mark.parametrize("name", [pytest.param("clean", marks=pytest.mark.slow), "killed"])
 def test_what_apache_kafka_wrote_is_clean(spark: Any, name: str, tmp_path: Path) -> None:
     """Directories of Apache Kafka have no findings: both transaction versions, compaction, retention, an open transaction.
 

@@ -1,4 +1,5 @@
-"""The conformance tests of Spark's connector run against this broker and, unchanged, against Apache Kafka (`make more`)."""
+"""The conformance tests of Spark's connector run against this broker (`make more`) and, unchanged, against Apache Kafka
+(`make soak`), which shows that a test expects what Kafka does."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ from odradek.spark.testing.kafka import Kafka
 from tests.spark.connector.queries import Queries
 from tests.support import kafka_oracle
 
-APACHE = pytest.param("apache", marks=[pytest.mark.java, pytest.mark.more])
+APACHE = pytest.param("apache", marks=[pytest.mark.java, pytest.mark.slow])
 
 
 @pytest.fixture(scope="session")

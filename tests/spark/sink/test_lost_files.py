@@ -353,7 +353,7 @@ class TestRecords:
     @pytest.mark.parametrize(
         ("loss", "reason"),
         [
-            pytest.param(lose_group, committed, id="group"),
+            pytest.param(lose_group, committed, id="group", marks=slow),
             pytest.param(lose_both_groups, committed, id="both groups", marks=slow),
             pytest.param(both(lose_both_groups, forget), committed, id="groups and mark", marks=slow),
             pytest.param(change_name, of_checkpoint, id="name", marks=slow),

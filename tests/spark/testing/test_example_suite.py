@@ -1,4 +1,7 @@
-"""The suite to copy, examples/spark, run by its own pytest as a user runs it."""
+"""The suite to copy, examples/spark, run by its own pytest as a user runs it, with Spark started five times.
+
+`test_example.py` runs its fast tests with each change.
+"""
 
 import os
 import subprocess
@@ -12,16 +15,15 @@ from tests.support.deadlines import TEST_S
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "spark"
 
-pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
+pytestmark = [pytest.mark.spark_apart, pytest.mark.slow]
 
 
 def test_the_suite_passes_by_itself(tmp_path: Path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE)]
-    # Run only one of the steps at which the driver is killed: each starts Spark twice.
-    command += ["--basetemp", str(tmp_path / "temporary"), "-k", "not task.flushed"]
+    command += ["--basetemp", str(tmp_path / "temporary")]
     environment = {**os.environ, "JDK_JAVA_OPTIONS": java_options()}
     ended = subprocess.run(
         command, cwd=EXAMPLE, env=environment, capture_output=True, text=True, timeout=TEST_S, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "3 passed, 1 deselected" in ended.stdout
+    assert "4 passed" in ended.stdout
