@@ -14,6 +14,7 @@ from odradek.certify.services.values import key_of, row
 from odradek.topics import Record
 
 _ID: Final = "id"
+_IDEMPOTENT: Final = frozenset({"PUT", "DELETE"})
 
 
 def records(responses: Iterable[Response], output: ServiceOutput) -> list[Record]:
@@ -24,45 +25,57 @@ def records(responses: Iterable[Response], output: ServiceOutput) -> list[Record
     """
     method, _, wanted = output.what.partition(" ")
     chosen = [
-        each for each in responses if each.request.method == method and matches(wanted, _path(each.request))
+        each.request
+        for each in applications(responses)
+        if each.request.method == method and matches(wanted, _path(each.request))
     ]
     return [
-        row(output.label, number, _value(each.request, wanted), _key(each.request, wanted, output.key))
-        for number, each in enumerate(applications(chosen))
+        row(output.label, number, _value(each, wanted), _key(each, wanted, output.key))
+        for number, each in enumerate(chosen)
     ]
 
 
 def applications(responses: Iterable[Response]) -> list[Response]:
     """The responses to requests that the service has applied.
 
-    A response with another status than 2xx applies nothing. A second response under the same idempotency key is the
-    application of the first one, if it is the same, has the same ``id``, or says that it is replayed.
+    A response with another status than 2xx applies nothing, nor does a repeated request: one to which the service gives the
+    response of before (`_is_same`), or a PUT or DELETE that leaves its target as it is (RFC 9110, section 9.2.2).
     """
     found: list[Response] = []
-    known: dict[str, list[Response]] = {}
+    known: dict[tuple[str, ...], list[Response]] = {}
+    last: dict[str, tuple[str, bytes]] = {}
     for each in responses:
         if not each.is_success:
             continue
-        key = idempotency_key(each.request)
-        earlier = known.setdefault(key or _content(each.request), [])
-        if not any(each.says_replayed or (key and _is_same(each, other)) for other in earlier):
-            found.append(each)
+        request, key = each.request, idempotency_key(each.request)
+        what = request.method, request.body
+        digest = hashlib.sha256(request.body).hexdigest()
+        earlier = known.setdefault((request.method, request.target, key, "" if key else digest), [])
+        is_again = any(each.says_replayed or _is_same(each, other) for other in earlier)
         earlier.append(each)
+        if request.method in _IDEMPOTENT:
+            is_again |= last.get(request.target) == what
+            last[request.target] = what
+        if not is_again:
+            found.append(each)
     return found
 
 
 def _is_same(one: Response, two: Response) -> bool:
-    """Whether two responses are about the same application. A status may differ: 201 at first, then 200."""
-    if one.body == two.body:
-        return True
-    ours, theirs = json_of(bytes(one.body)), json_of(bytes(two.body))
-    if not isinstance(ours, dict) or not isinstance(theirs, dict):
-        return False
-    return ours.get(_ID) is not None and ours.get(_ID) == theirs.get(_ID)
+    """Whether two responses to requests under one key, or with one content, are about the same application.
+
+    Without an idempotency key only an ``id`` shows it that the service has made. The status may differ: 201, then 200.
+    """
+    ours, theirs = _id(one), _id(two)
+    if not idempotency_key(one.request):
+        sent = f"{one.request.target} {text(one.request.body)}"
+        return ours is not None and ours == theirs and str(ours) not in sent
+    return one.body == two.body or (ours is not None and ours == theirs)
 
 
-def _content(request: Request) -> str:
-    return f"{request.method} {request.target} {hashlib.sha256(request.body).hexdigest()}"
+def _id(response: Response) -> object:
+    body = json_of(bytes(response.body))
+    return body.get(_ID) if isinstance(body, dict) else None
 
 
 def _value(request: Request, wanted: str) -> object:

@@ -177,7 +177,7 @@ class Upstream:
                 await take([each for each in found if not isinstance(each, h11.InformationalResponse)])
             if not connection.is_reusable():
                 self._drop()
-        except h11.RemoteProtocolError as error:
+        except h11.ProtocolError as error:
             self._drop()
             raise ConnectionResetError(str(error)) from None
         finally:

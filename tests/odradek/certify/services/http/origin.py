@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from typing import ClassVar
@@ -23,8 +24,8 @@ Answer = Callable[[h11.Request, bytes], bytes]
 class Origin:
     """Answers each request with the bytes that ``answer`` returns; an empty answer ends the connection."""
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer = answer
+    def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
+        self.answer, self._tls = answer, tls
         self.requests: list[tuple[h11.Request, bytes, list[tuple[bytes, bytes]]]] = []
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -43,6 +44,8 @@ class Origin:
 
     def _serve(self, connection: socket.socket) -> None:
         self.connections += 1
+        if self._tls is not None:
+            connection = self._tls.wrap_socket(connection, server_side=True)
         state, body = h11.Connection(h11.SERVER), b""
         with connection, contextlib.suppress(OSError, h11.RemoteProtocolError):
             while True:
@@ -69,10 +72,13 @@ class Origin:
 
 
 @contextlib.contextmanager
-def staged(answer: Answer = lambda head, body: OK) -> Iterator[tuple[HttpService, Origin]]:
+def staged(
+    answer: Answer = lambda head, body: OK, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[HttpService, Origin]]:
     """A proxy in front of an `Origin`."""
-    origin, loop = Origin(answer), Loop()
-    stage = service(StageSpec("http", f"http://127.0.0.1:{origin.port}"), loop.loop)
+    origin, loop = Origin(answer, tls), Loop()
+    scheme = "https" if tls else "http"
+    stage = service(StageSpec("http", f"{scheme}://127.0.0.1:{origin.port}/"), loop.loop)
     stage.start(loop, [])
     try:
         yield stage, origin

@@ -46,8 +46,8 @@ def main():
     consumer.subscribe(["orders"])
     while True:
         message = consumer.poll(0.1)
-        if message is not None and not message.error():
-            pay(json.loads(message.value()), KEYS[sys.argv[1]])
+        if message is not None and not message.error() and (value := message.value()) is not None:
+            pay(json.loads(value), KEYS[sys.argv[1]])
             consumer.commit(message=message, asynchronous=False)
 
 

@@ -69,6 +69,38 @@ def test_the_same_response_to_the_same_key_is_one_application(second: Response, 
     assert len(values(POST, response({"id": "p1"}, "k", status=201), second)) == applied
 
 
+@pytest.mark.parametrize(
+    ("second", "applied"),
+    [
+        ({"id": "p1", "at": 2}, 1),
+        ({"id": "p2"}, 2),
+        ({"id": "o1"}, 2),
+        ("ok", 2),
+    ],
+)
+def test_an_id_that_the_service_has_made_shows_a_repeated_request_without_a_key(
+    second: object, applied: int
+) -> None:
+    first = {"id": "o1"} if second == {"id": "o1"} else {"id": "p1"}
+    assert len(values(POST, response(first), response(second))) == applied
+
+
+def test_the_same_key_for_another_target_is_another_request() -> None:
+    others = [response("ok", "k", on=f"POST /mails/{number}") for number in (1, 2)]
+    assert len(values("POST /mails/{}", *others)) == 2
+
+
+def test_a_put_that_leaves_its_target_as_it_is_applies_nothing() -> None:
+    puts = [
+        response(on=f"PUT /orders/{target}", sent=sent)
+        for target, sent in [(1, 5), (2, 5), (1, 5), (1, 6), (1, 5)]
+    ]
+    assert [each["path"][-1] for each in values("PUT /orders/{}", *puts)] == ["1", "2", "1", "1"]
+    deleted = [puts[0], response(on="DELETE /orders/1", sent=b"", status=204), puts[0]]
+    assert len(values("PUT /orders/{}", *deleted)) == 2
+    assert len(values("DELETE /orders/{}", *deleted)) == 1
+
+
 def test_a_request_that_failed_at_first_is_applied_by_its_retry() -> None:
     assert len(values(POST, response({}, "k", status=503), response({"id": "p1"}, "k"))) == 1
 

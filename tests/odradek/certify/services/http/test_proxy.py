@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
+from datetime import UTC, datetime
+from pathlib import Path
 
 import h11
 import pytest
 
+from broker.security.tls.authority import Authority
 from odradek.certify.jobs.job import wait_until
 from odradek.certify.outcome import NotJudged
 from odradek.certify.services.calls import Call
 from odradek.certify.services.http import connection, proxy, service
 from odradek.certify.services.http.proxy import HttpService
+from odradek.certify.services.service import Loop
 from odradek.certify.services.specs import ServiceOutput, StageSpec
+from odradek.errors import OdradekError
 from tests.odradek.certify.services.http.origin import OK, Client, staged
 from tests.support.deadlines import HANG_S
 
@@ -204,6 +210,29 @@ def test_what_the_proxy_does_not_speak_is_refused_with_a_sentence(
                 stage.open_transactions()
             stage.restore()
         assert stage.open_transactions() == []
+
+
+def test_the_service_may_use_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority.create(datetime(2024, 1, 1, tzinfo=UTC), days=36_500)
+    issued = authority.issue("localhost", ["127.0.0.1"], days=36_500)
+    trusted, own = tmp_path / "trusted.pem", tmp_path / "own.pem"
+    trusted.write_bytes(authority.certificate_pem())
+    own.write_bytes(issued.key_pem() + issued.chain_pem())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own)
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    with staged(tls=context) as (stage, origin):
+        client = Client(stage)
+        client.send(POST)
+        client.receive(OVER)
+        assert origin.bodies == [b'{"a": 1}']
+
+
+def test_a_service_that_cannot_be_reached_is_named() -> None:
+    loop = Loop()
+    with pytest.raises(OdradekError, match=r"--stage http: 127\.0\.0\.1:1: "):
+        service(StageSpec("http", "http://127.0.0.1:1"), loop.loop).start(loop, [])
+    loop.close()
 
 
 def test_a_service_that_ends_the_connection_ends_that_of_the_job() -> None:
