@@ -104,7 +104,7 @@ class Progress:
             return self._records_now() >= until.number
         if until.what == "idle":
             is_at_rest = self.idle_s() >= until.number and not self._observation.is_rebalancing()
-            return is_at_rest and (self._observation.has_begun() or self._services.has_writes)
+            return is_at_rest and self.has_begun()
         if until.what == "check":
             return is_right is not None and self.says(is_right) is True
         return self.is_lag_zero()
@@ -138,11 +138,23 @@ class Progress:
         The time is longer before the job's first request, after its group has committed a part of the input, and during a
         rebalance: clients learn of a rebalance with their next heartbeat, three seconds later by default.
         """
-        if not self._observation.has_begun() and not self._services.has_writes:
+        if not self.has_begun():
             return BEGINS_S
         committed = (each for group in self._cluster.groups() for each in group["offsets"])
         is_on_its_way = any((each["topic"], each["partition"]) in self._last for each in committed)
         return REBALANCES_S if is_on_its_way or self._observation.is_rebalancing() else RESTS_S
+
+    def has_begun(self) -> bool:
+        """Whether the job has begun its work.
+
+        Beside a service, it has changed the service or an output: a worker of Kafka Connect writes to its own topics
+        seconds before its tasks run.
+        """
+        if self._services.has_writes:
+            return True
+        if self._services.names:
+            return self._cluster.reach(self._outputs) > 0
+        return self._observation.has_begun()
 
     def says(self, is_right: IsRight) -> bool | None:
         """Whether the outputs are correct; None if missing records may still come. Calls `asked` at intervals.

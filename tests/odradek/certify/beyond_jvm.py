@@ -64,6 +64,13 @@ class Program(NamedTuple):
     """Name of the cause."""
 
     @property
+    def until(self) -> str | None:
+        if self.framework == "debezium":
+            # The events follow the rows.
+            return f"records={2 * RECORDS}"
+        return None if self.is_endless else "exit"
+
+    @property
     def is_endless(self) -> bool:
         return self.framework != "spark"
 
@@ -234,7 +241,7 @@ def certified(program: Program, server: PostgresServer, **more: Any) -> Certifie
         "stage": [f"postgres={server.dsn}"],
         "stage-setup": [f"postgres={SETUP}"],
         "output": outputs,
-        "until": None if program.is_endless else "exit",
+        "until": program.until,
     }
     return Certifier(settings.workload(options, ZOO), **more)
 

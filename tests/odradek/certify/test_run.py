@@ -49,7 +49,7 @@ def test_the_evidence_is_of_the_jobs_ids_that_a_coordinator_knows() -> None:
 def progress(cluster: object, **more: Any) -> Progress:
     return Progress(
         cast(Cluster, cluster),
-        Services((), (), ()),
+        more.get("services", Services((), (), ())),
         cast(Any, SimpleNamespace()),
         ["out"],
         more.get("last", {}),
@@ -110,6 +110,25 @@ def test_lag_is_asked_for_while_positions_are_committed_and_now_and_then() -> No
         now[0], commits.last_s = at_s, committed_s
         found.is_lag_zero()
     assert asked == [10.0, 10.04, 10.1, 10.24, 10.5]
+
+
+@pytest.mark.parametrize(
+    ("names", "has_writes", "reach", "has_begun"),
+    [
+        pytest.param([], False, 0, True, id="Kafka only"),
+        pytest.param(["postgres"], False, 0, False, id="topics of its own"),
+        pytest.param(["postgres"], True, 0, True, id="rows"),
+        pytest.param(["postgres"], False, 2, True, id="outputs"),
+    ],
+)
+def test_a_job_beside_a_service_has_begun_when_it_has_changed_the_service_or_an_output(
+    names: list[str], has_writes: bool, reach: int, has_begun: bool
+) -> None:
+    """A worker of Kafka Connect writes its connector to a topic, and its task may start seconds later."""
+    trace = SimpleNamespace(entries=lambda api, **_: [{"api": api}] if api == "Produce" else [])
+    cluster = SimpleNamespace(handle=SimpleNamespace(trace=trace), reach=lambda topics: reach)
+    services = SimpleNamespace(names=names, has_writes=has_writes)
+    assert progress(cluster, services=cast(Any, services)).has_begun() is has_begun
 
 
 class Followed:
