@@ -200,7 +200,7 @@ def offset_before(wrong: Wrong) -> Iterator[Lint]:
     ends = wrong.ends
     for record in ends.inputs_about(wrong.about):
         commit = ends.covering(record)
-        if commit is None:
+        if commit is None or not _is_made_of(wrong, record):
             continue
         done = [each for each in _applied(wrong, record) if not ends.is_over_before(commit.number, each)]
         if done or _failed_before(wrong, record, commit.number):
@@ -222,6 +222,19 @@ def offset_before(wrong: Wrong) -> Iterator[Lint]:
                 f"offsets after {what}; if the job does not, its client does (enable.auto.commit)",
             )
         return
+
+
+def _is_made_of(wrong: Wrong, record: Input) -> bool:
+    """Whether the row, or the statements that write it, have only values of an input record.
+
+    Otherwise it is unknown which statement applied the record: its values are counted or computed.
+    """
+    return wrong.about.is_whole_in(record.content) or any(
+        each.given and each.given <= other.content.values
+        for block in wrong.blocks
+        for each in block.about(wrong.about, wrong.ends.tables)
+        for other in wrong.ends.inputs
+    )
 
 
 def _applied(wrong: Wrong, record: Input) -> list[int]:

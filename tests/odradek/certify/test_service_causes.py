@@ -190,6 +190,12 @@ def test_on_conflict_do_nothing_that_hides_another_row() -> None:
     assert "then postgres INSERT lines #3 at" in found.sentence
 
 
+def test_a_row_with_counted_values_has_no_known_input_record() -> None:
+    lines = [insert("lines", "c1", 1, 101, tx=1, how=IGNORE), commit(1)]
+    bad = wrong(LOST, LINES, "c1", customer="c1", line=2, amount=101)
+    assert why(bad, read(1), lines, offsets("in", 2), read(1, offset=2), offsets("in", 3)) == []
+
+
 def test_on_conflict_do_nothing_that_skips_the_same_row_hides_nothing() -> None:
     first = [insert("lines", "c0", 1, 100, tx=1, how=IGNORE), commit(1)]
     again = [insert("lines", "c0", 1, 100, tx=2, how=IGNORE, rows=0), commit(2)]
