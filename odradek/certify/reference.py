@@ -280,6 +280,7 @@ def _learn(stage: Stage, certificate: Certificate, runs: tuple[Run, Run], ignore
         workload.compare,
         has_check=workload.check is not None,
         is_at_least_once=certificate.delivery is Delivery.AT_LEAST_ONCE,
+        files=(one.outputs.file_names, two.outputs.file_names),
     )
     certificate.lints = warnings(lints, certificate.mechanisms)
     certificate.caps = caps(lints, certificate.mechanisms)

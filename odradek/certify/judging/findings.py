@@ -99,6 +99,8 @@ class Outputs:
     """Open transactions that hold back the last stable offset of the outputs at the end, as sentences."""
     left_open: Sequence[str] = field(default_factory=tuple)
     """Transactions that the job left open or prepared at services besides Kafka, as sentences."""
+    file_names: frozenset[str] = frozenset()
+    """The files of outputs in files, relative to the run's directory."""
     said: Sequence[Finding] = field(default_factory=tuple)
     """Findings of the user's check, which runs while the broker and the run's directory still exist."""
 

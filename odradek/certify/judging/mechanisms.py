@@ -16,6 +16,7 @@ from odradek.certify.judging.comparison import Compare
 from odradek.certify.lints.evidence import Evidence, Lint
 from odradek.certify.lints.transactions import Transaction, transactions
 
+Names = frozenset[str]
 _COMMITS: Final = frozenset({"OffsetCommit", "TxnOffsetCommit"})
 
 
@@ -39,6 +40,7 @@ READS_OUTPUT: Final = "reads-own-output"
 CHECK: Final = "check"
 KEYED: Final = "keyed"
 SHARED: Final = "share-group"
+NAMED_FILES: Final = "named-files"
 
 _SENTENCES: Final = {
     FENCED: "the transaction of the outputs contains the input's offsets with the member and generation of the group: "
@@ -50,10 +52,11 @@ _SENTENCES: Final = {
     CHECK: "--check judges each run",
     KEYED: "--compare keyed allows duplicates",
     SHARED: "a share group delivers each record of the input again until it is acknowledged: at least once",
+    NAMED_FILES: "the files have the same names in both runs, so that a file that is written again replaces the first one",
     **services.SENTENCES,
 }
 
-_REPEATABLE: Final = (services.POSITIONS, services.INBOX, services.UPSERT, services.KEYS)
+_REPEATABLE: Final = (services.POSITIONS, services.INBOX, services.UPSERT, services.KEYS, NAMED_FILES)
 """Mechanisms that make it harmless to process a record of the input again."""
 LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
     "offsets-outside": frozenset({ELSEWHERE, READS_OUTPUT, CHECK, KEYED, *_REPEATABLE, services.TWO_PHASES}),
@@ -93,11 +96,18 @@ _HARMLESS_WITH: Final[Mapping[str, frozenset[str]]] = {
 
 
 def mechanisms(
-    one: Evidence, two: Evidence, compare: Compare, *, has_check: bool, is_at_least_once: bool = False
+    one: Evidence,
+    two: Evidence,
+    compare: Compare,
+    *,
+    has_check: bool,
+    is_at_least_once: bool = False,
+    files: tuple[Names, Names] = (frozenset(), frozenset()),
 ) -> list[Mechanism]:
     """The mechanisms for exactly-once that two runs without faults show, the strongest first.
 
-    With ``is_at_least_once``, share groups are one too: they promise no more.
+    With ``is_at_least_once``, share groups are one too: they promise no more. ``files`` are the names of the files that the
+    runs have written.
 
     Without any mechanism, the verdict is "no promise".
     """
@@ -110,6 +120,7 @@ def mechanisms(
         CHECK: "" if has_check else None,
         KEYED: "" if compare is Compare.KEYED else None,
         SHARED: "" if is_at_least_once else None,
+        NAMED_FILES: "" if len(files[0]) > 1 and files[0] == files[1] else None,
     }
     return [
         Mechanism(name, _SENTENCES[name], example.line if isinstance(example, Exchange) else "")

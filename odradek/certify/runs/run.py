@@ -350,6 +350,7 @@ class _RunInProgress:
             end.why_not,
             open_now,
             self._services.open_transactions(),
+            file_names=self._services.file_names,
         )
 
     def _checked(self, outputs: Outputs) -> Outputs:

@@ -109,6 +109,12 @@ class Files:
         """Whether a file was seen in this run."""
         return bool(self.changes and self._seen)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The files of all outputs, relative to the run's directory."""
+        found = (each for pattern in self._patterns for each in committed(self._data, pattern))
+        return frozenset(str(each.relative_to(self._data)) for each in found)
+
     def records(self, output: ServiceOutput) -> list[Record]:
         """The rows of the files of an output, file by file in the order of their names."""
         found = [

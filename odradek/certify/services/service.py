@@ -175,6 +175,11 @@ class Services:
     def names(self) -> list[str]:
         return list(self._services)
 
+    @property
+    def file_names(self) -> frozenset[str]:
+        """The files of all outputs, relative to the run's directory."""
+        return frozenset() if self._files is None else self._files.names
+
     def now_us(self) -> int:
         """The time in us since the epoch, by the clock of the broker's trace if there is a service."""
         return next((each.traffic.now_us() for each in self._services.values()), time.time_ns() // 1000)

@@ -93,6 +93,18 @@ def test_an_offset_that_no_statement_reads_is_no_position() -> None:
     assert "positions-in-database" not in found(POSITIONS[1:])
 
 
+def test_files_with_the_same_names_in_both_runs() -> None:
+    one = seen(ASKS, read(1), offsets("in", 2))
+
+    def by(*files: frozenset[str]) -> list[str]:
+        found = mechanisms(one, one, Compare.ROWS, has_check=False, files=(files[0], files[-1]))
+        return [each.name for each in found]
+
+    assert "named-files" in by(frozenset({"a-0", "a-5"}))
+    assert "named-files" not in by(frozenset({"a-0", "a-5"}), frozenset({"a-0", "b-5"}))
+    assert "named-files" not in by(frozenset({"all"})), "a file that grows"
+
+
 def connector(name: str, *, stores: bool = True) -> list[Any]:
     """A source task of Kafka Connect that sends one record, and stores its offset."""
     stored = [produce("connect-offsets", tx=name)] if stores else []
