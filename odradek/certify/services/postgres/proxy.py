@@ -27,7 +27,7 @@ from odradek.certify.services.proxy import CHUNK, LATE_S, Client, Listener
 CLIENT_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of the messages of one client that wait behind a held statement, in bytes."""
 _TURNS: Final = 3
-"""Turns of the event loop in which the end of a connection is noticed that precedes the release of its statement."""
+"""Turns of the event loop after which it knows what has happened before: that a client is gone, that TLS has begun."""
 _log: Final = logging.getLogger(__name__)
 SHUTDOWN_STATE: Final = "57P01"
 ERRORS: Final = {
@@ -152,7 +152,7 @@ class Connection:
         try:
             # _read_client ends with the client, whose messages have to be handled still.
             await asyncio.wait(tasks[1:], return_when=asyncio.FIRST_COMPLETED)
-            for each in tasks[1:]:
+            for each in tasks:
                 if each.done():
                     each.result()
         finally:
@@ -163,10 +163,13 @@ class Connection:
     async def _started(self) -> StartupMessage | None:
         """Handle the packets before the session; None for a connection without one."""
         client, proxy = self._client, self._proxy
+        is_encrypted = False
         while True:
             begin = await client.reader.readexactly(4)
-            if begin[0] == messages.TLS_HANDSHAKE:
-                raise ProtocolError("direct TLS is not supported by this proxy: use sslnegotiation=postgres")
+            if begin[0] == messages.TLS_HANDSHAKE and not is_encrypted:
+                await _start_direct_tls(client, begin, proxy.certificate)
+                is_encrypted = True
+                continue
             size = int.from_bytes(begin, "big")
             if not 8 <= size <= messages.STARTUP_BYTES:
                 raise ProtocolError("invalid length of startup packet")
@@ -176,7 +179,8 @@ class Connection:
                 return None
             if isinstance(first, StartupMessage):
                 return first
-            if isinstance(first, SSLRequest) and proxy.certificate is not None:
+            if isinstance(first, SSLRequest) and proxy.certificate is not None and not is_encrypted:
+                is_encrypted = True
                 client.writer.write(b"S")
                 await client.writer.start_tls(proxy.certificate)
             else:
@@ -196,7 +200,7 @@ class Connection:
     async def _read_client(self) -> None:
         """Read the client's messages also while a statement is held, because only a reader notices the client's death."""
         frames = Frames()
-        with contextlib.suppress(OSError):
+        try:
             while chunk := await self._client.reader.read(CHUNK):
                 self._received += frames.feed(chunk)
                 self._received_bytes += len(chunk)
@@ -204,9 +208,12 @@ class Connection:
                 while self._received_bytes > CLIENT_BYTES:
                     self._taken.clear()
                     await self._taken.wait()
-        self._gone.set()
-        self._changed.set()
-        self._answered.set()
+        except OSError:
+            pass  # the client was killed
+        finally:
+            self._gone.set()
+            self._changed.set()
+            self._answered.set()
 
     async def _batches(self) -> AsyncIterator[list[Message]]:
         """The client's messages as they arrive, until the client is gone."""
@@ -397,3 +404,24 @@ class Connection:
         self._withheld.clear()
         self._lost, self._gate, self._late = [], None, None
         self._session.is_gated = False
+
+
+async def _start_direct_tls(client: Client, begin: bytes, certificate: ssl.SSLContext | None) -> None:
+    """Handle a connection that begins with TLS (sslnegotiation=direct), of which ``begin`` has been read.
+
+    A ClientHello is one record, and the client waits for the response to it. asyncio expects it from the transport.
+    """
+    if certificate is None:
+        raise ProtocolError("direct TLS needs sslmode=require in the DSN of the stage")
+    begin += await client.reader.readexactly(1)
+    hello = begin + await client.reader.readexactly(int.from_bytes(begin[3:], "big"))
+    transport = client.writer.transport
+    starting = asyncio.create_task(client.writer.start_tls(certificate))
+    # In the first turn the transport gets the protocol of TLS, which learns of it in the second.
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+    tls = transport.get_protocol()
+    assert isinstance(tls, asyncio.BufferedProtocol)
+    memoryview(tls.get_buffer(len(hello)))[: len(hello)] = hello
+    tls.buffer_updated(len(hello))
+    await starting

@@ -32,6 +32,9 @@ _DIRECT: Final = re.compile(
     rf"{_NAME_OF}",
     re.IGNORECASE,
 )
+_CONFLICT: Final = re.compile(
+    r"\bON\s+CONFLICT\b[^;]{0,300}?\bDO\s+(?P<does>NOTHING|UPDATE)\b", re.IGNORECASE
+)
 _COPY: Final = re.compile(rf"COPY\s+{_NAME_OF}\s*(?:\([^)]*\)\s*)?(?P<way>FROM|TO)\b", re.IGNORECASE)
 _PARSED: Final = frozenset(
     {
@@ -169,7 +172,7 @@ def _statement(sql: str) -> Statement:
     if word in _PARSED and len(bare) <= TEXT_CHARS:
         try:
             return _parsed(sql)
-        except (SqlglotError, RecursionError):
+        except Exception:  # whatever sqlglot does not know, the server may
             pass
     if found := _OBJECT.match(bare):
         return Statement(sql, f"{word} {found['type'].upper()}", (_name(found["name"]),))
@@ -178,7 +181,9 @@ def _statement(sql: str) -> Statement:
         kind = "COPY" if found is not None and found["way"].upper() == "FROM" else "COPY TO"
         return Statement(sql, kind, (_name(found["name"]),) if found else ())
     if found := _DIRECT.match(bare):
-        return Statement(sql, word, (_name(found["name"]),))
+        conflict = _CONFLICT.search(bare)
+        on_conflict = conflict["does"].lower() if conflict else ""
+        return Statement(sql, word, (_name(found["name"]),), on_conflict=on_conflict)
     return Statement(sql, word, is_read=word in _READS)
 
 

@@ -78,6 +78,11 @@ def test_statements_that_neither_read_nor_change_rows_have_no_effect(sql: str):
         ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", "nothing"),
         ("INSERT INTO t VALUES (1) ON CONFLICT (id) DO UPDATE SET n = t.n + 1", "update"),
         ("INSERT INTO t VALUES (1)", ""),
+        (
+            "INSERT INTO t VALUES " + ", ".join(["(1)"] * 9000) + " on conflict (id) do update set n = 1",
+            "update",
+        ),
+        ("INSERT INTO t VALUES ((what is this ON CONFLICT DO NOTHING", "nothing"),
     ],
 )
 def test_on_conflict(sql: str, on_conflict: str):

@@ -131,10 +131,21 @@ def test_a_client_that_prefers_encryption_or_a_newer_version_gets_a_plain_sessio
         assert connection.execute("SELECT current_database()").fetchone() == (stage.service.database,)
 
 
-def test_direct_tls_is_refused_with_a_sentence(stage: Proxied, caplog: pytest.LogCaptureFixture):
+def test_direct_tls_without_a_certificate_is_refused_with_a_sentence(
+    stage: Proxied, caplog: pytest.LogCaptureFixture
+):
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(f"{stage.dsn}?sslmode=require&sslnegotiation=direct")
-    assert "direct TLS is not supported by this proxy: use sslnegotiation=postgres" in caplog.text
+    assert "direct TLS needs sslmode=require in the DSN of the stage" in caplog.text
+
+
+def test_bytes_that_are_no_message_end_the_connection(stage: Proxied):
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        client = socket.socket(fileno=connection.fileno())
+        client.sendall(b"Q\0\0\0\1")
+        client.detach()
+        with pytest.raises(psycopg.OperationalError, match="message 'Q' has length 1"):
+            connection.execute("SELECT 1")
 
 
 def test_a_wrong_password_is_the_server_s_error(stage: Proxied):
@@ -162,6 +173,8 @@ def test_a_stage_with_tls_has_tls_on_both_sides(tmp_path: Path):
         connection.commit()
         assert stage.rows() == [1]
         assert asyncio.run(sum_by_asyncpg(stage.dsn)) == 1
+        with psycopg.connect(f"{stage.dsn}&sslnegotiation=direct") as direct:
+            assert direct.execute("SELECT id FROM results").fetchone() == (1,)
 
 
 async def sum_by_asyncpg(dsn: str) -> object:
