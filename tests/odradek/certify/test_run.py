@@ -37,7 +37,7 @@ def timeline(transactional_id: str) -> Any:
 def test_the_evidence_is_of_the_jobs_ids_that_a_coordinator_knows() -> None:
     entries = [init("a"), init("refused"), init(SEEDER), end("a")]
     stage = object.__new__(Stage)
-    trace = SimpleNamespace(entries=lambda limit: entries)
+    trace = SimpleNamespace(entries=lambda **_: entries)
     handle = SimpleNamespace(trace=trace, timeline=timeline)
     stage.cluster = cast(Cluster, SimpleNamespace(handle=handle))
     stage.services = Services((), (), ())
