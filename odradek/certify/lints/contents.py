@@ -50,12 +50,20 @@ class Subject:
         return ":" not in self.row.topic
 
     def is_in(self, other: Content) -> bool:
-        """Whether ``other`` concerns the same thing: it has the same key, or, without a key, all values of the row."""
+        """Whether ``other`` concerns the same thing: it has the same key, or, without a key, all values of the row.
+
+        If ``other`` does not name the key, a number may be equal by chance, so no other named value may differ.
+        """
         if self.key is None:
             return self._are_all_in(other)
         names = [name for name, value in self.content.fields.items() if value == self.key]
         named = [other.fields[name] for name in names if name in other.fields]
-        return self.key in (named or other.values)
+        if named:
+            return self.key in named
+        shared = self.content.fields.keys() & other.fields.keys()
+        return self.key in other.values and all(
+            self.content.fields[each] == other.fields[each] for each in shared
+        )
 
     def is_whole_in(self, other: Content) -> bool:
         """Whether ``other`` has the key and all values of the row."""

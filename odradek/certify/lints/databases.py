@@ -37,6 +37,8 @@ class Statement:
     """Index in the trace."""
     exchange: Exchange
     content: Content
+    given: frozenset[str]
+    """The values of the parameters, or the literals if there are no parameters."""
 
     @property
     def tables(self) -> frozenset[str]:
@@ -83,11 +85,6 @@ class Statement:
             and _INCREMENT.search(re.split(r"\bset\b", self.sql, maxsplit=1, flags=re.IGNORECASE)[-1])
             is not None
         )
-
-    @property
-    def given(self) -> frozenset[str]:
-        """The values of the parameters, or the literals if there are no parameters."""
-        return frozenset(contents.given(self.exchange))
 
     @property
     def repeats(self) -> tuple[object, ...]:
@@ -181,7 +178,8 @@ def blocks(evidence: Evidence) -> list[Block]:
             if block.effect is Effect.PREPARED:
                 prepared[block.gid] = block
         elif exchange.request.get("is_moment", True):
-            block.statements.append(Statement(number, exchange, contents.of_statement(exchange)))
+            given = frozenset(contents.given(exchange))
+            block.statements.append(Statement(number, exchange, contents.of_statement(exchange), given))
             if not inside:
                 _end(block, number, exchange)
     return [each for each in found.values() if each.statements]

@@ -67,7 +67,7 @@ def commit_swallowed(wrong: Wrong) -> Iterator[Lint]:
     for block in wrong.blocks if wrong.is_row else ():
         said = _failure(block)
         lost = [each for each in block.about(wrong.about, wrong.ends.tables) if each.repeats not in repeated]
-        if not said or not lost:
+        if not said or not lost or wrong.is_killed_at(block.end_number):
             continue
         went_on = _went_on(wrong, block, lost[0])
         if went_on is not None:
@@ -252,9 +252,9 @@ def _applied(wrong: Wrong, record: Input) -> list[int]:
 
 def _failed_before(wrong: Wrong, record: Input, number: int) -> bool:
     if not wrong.is_row:
-        return any(each.number < number for each in wrong.events)
+        return any(each.number < number and not wrong.is_killed_at(each.number) for each in wrong.events)
     return any(
-        block.end_number < number and block.end is not None
+        block.end_number < number and block.end is not None and not wrong.is_killed_at(block.end_number)
         for block in wrong.blocks
         if any(each.given <= record.content.values for each in block.about(wrong.about, wrong.ends.tables))
     )
@@ -268,6 +268,7 @@ def response_ignored(wrong: Wrong) -> Iterator[Lint]:
         last = failed[-1]
         if (
             commit is not None
+            and not wrong.is_killed_at(last.number)
             and commit.number > last.number
             and not _again(record, last.number, commit.number)
         ):

@@ -57,12 +57,13 @@ def _requests_repeated(wrong: Wrong) -> Iterator[Lint]:
         each for each in wrong.events if each.exchange.outcome != "unanswered" or each.exchange.answered_us
     ]
     keys = [str(each.exchange.request.get("idempotency_key") or "") for each in sent]
-    if not sent or (len(set(keys)) == 1 and keys[0]):
+    records = len(wrong.ends.inputs_about(wrong.about))
+    if not sent or (len(set(keys)) == 1 and keys[0]) or 1 < len(sent) <= records:
         return
     one, two = sent[0], sent[-1]
     again = wrong.ends.is_fetched_between(wrong.about, one.number, two.number)
     pair = wrong.ends.pair(one.number, two.number) if len(sent) > 1 else wrong.ends.named(one.number)
-    if len(set(filter(None, keys))) > 1:
+    if len(set(filter(None, keys))) > max(1, records):
         name = "new-idempotency-key"
         said = (
             f"the request was sent again with the key {keys[-1]} instead of {keys[0]}, so the service handled both. Derive "

@@ -28,7 +28,13 @@ class Wrong:
 
     @property
     def events(self) -> list[Event]:
-        return self.ends.events_about(self.about, self.about.row.topic if self.about.is_event else None)
+        found = self.ends.events_about(self.about, self.about.row.topic if self.about.is_event else None)
+        return [each for each in found if each.exchange.service] if self.is_request else found
+
+    def is_killed_at(self, number: int) -> bool:
+        """Whether the certifier killed the process at this request, so that nothing followed from its response."""
+        injection = self.case.hits.get(number)
+        return injection is not None and injection.fault.name.startswith("kill")
 
     @property
     def is_row(self) -> bool:

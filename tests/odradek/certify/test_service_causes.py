@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from odradek.certify.judging.rows import Row
 from odradek.certify.lints import Evidence, Lint, changing, lint
 from odradek.certify.lints.causes import diagnosed
 from odradek.certify.lints.failures import Bad
+from odradek.certify.plans.faults import BY_NAME
+from odradek.certify.plans.moments import Moment
+from odradek.certify.plans.plan import Injection, Plan
 from tests.odradek.certify.traces import (
     commit,
     fetch,
@@ -161,6 +165,22 @@ def prepare(number: int, tx: int) -> list[Any]:
         insert("results", *order(number).values(), tx=tx),
         sql(f"PREPARE TRANSACTION 'job-{number}'", tx=tx),
     ]
+
+
+def test_offsets_on_their_way_when_the_process_is_killed_at_commit_are_no_swallowed_commit() -> None:
+    tried = insert("results", *order(1).values(), tx=1)
+    kill = Plan((Injection(Moment("postgres:COMMIT", (), 1, ""), BY_NAME["kill-before"]),))
+    bad = replace(row(LOST, 1), plan=kill)
+    assert names(why(bad, read(1), tried, commit(1, outcome="unanswered"), offsets("in", 2))) == [
+        "offset-before-database"
+    ]
+
+
+def test_a_number_that_is_equal_by_chance_concerns_no_other_row() -> None:
+    numbered = "postgres:SELECT entry, id, amount FROM entries"
+    bad = wrong(LOST, numbered, "101", entry=101, id="o9", amount=7)
+    named = sql("INSERT INTO entries (id, amount) VALUES ($1, $2)", "o1", 101, tx=1)
+    assert why(bad, read(1), offsets("in", 2), named, commit(1, error="40001")) == []
 
 
 def test_a_prepared_transaction_that_nobody_ends() -> None:
@@ -374,6 +394,12 @@ def test_a_post_with_the_same_key_is_no_cause() -> None:
     assert why(PAID, read(0), post('{"order": "o0", "amount": 100}'), offsets("in", 1)) == [], (
         "another record"
     )
+
+
+def test_equal_requests_of_two_records_have_keys_of_their_own() -> None:
+    both = [read(1), post(BODY, key="a"), read(1, offset=2), post(BODY, key="b"), offsets("in", 3)]
+    assert why(PAID, *both) == []
+    assert names(why(PAID, *both, post(BODY, key="c"))) == ["new-idempotency-key"]
 
 
 def test_a_status_that_the_job_ignores() -> None:
