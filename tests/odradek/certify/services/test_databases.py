@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from odradek.certify.services.postgres.databases import Databases, number
+from odradek.certify.services.postgres.databases import Databases
 from odradek.certify.services.specs import Feed, ServiceOutput
 from odradek.errors import OdradekError
 from tests.support.deadlines import Deadline
@@ -268,19 +268,3 @@ def test_two_stages_may_copy_the_maintenance_database_at_once(server: PostgresSe
     assert first.next() != second.next()
     first.close()
     second.close()
-
-
-def test_a_number_has_one_form() -> None:
-    texts = [
-        "12.50",
-        "3.00",
-        "1e3",
-        "0.12345678901234567890",
-        "12345678901234567890123",
-        "1e300",
-        "NaN",
-        "-0.5",
-    ]
-    assert list(map(number, texts)) == [
-        12.5, 3, 1000, "0.1234567890123456789", 12345678901234567890123, 1e300, "NaN", -0.5,
-    ]  # fmt: skip

@@ -122,7 +122,9 @@ def test_a_job_that_does_not_respond_gets_the_request_again(
     fed = Feeding([feed(tmp_path, "1")], tmp_path)
     with job(int(fed.values()["port"])) as server:
         monkeypatch.setattr(
-            server, "finish_request", lambda *each: hangs.wait(HANG_S) and Handler(*each, server)
+            server,
+            "finish_request",
+            lambda request, client: hangs.wait(HANG_S) and Handler(request, client, server),
         )
         fed.begin()
         deadline = Deadline()
