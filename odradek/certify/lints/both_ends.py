@@ -98,7 +98,7 @@ class BothEnds:
             visible = ends.get(id(exchange), -1) if exchange.transactional_id else number if is_taken else -1
             for row in contents.records(exchange):
                 if row.topic in self.evidence.outputs:
-                    yield Event(number, exchange, subject(row), visible)
+                    yield Event(number, exchange, self.subject(row), visible)
         elif "method" in exchange.request and exchange.request["method"] not in _READS:
             is_done = exchange.outcome in _DONE and not exchange.errors
             sent = Row(exchange.api, None, str(exchange.request.get("body") or ""))
@@ -127,6 +127,20 @@ class BothEnds:
                     for offset, content in contents.fetched(partition):
                         found.setdefault((key, offset), Input(key, offset, content)).numbers.append(number)
         return list(found.values())
+
+    @cached_property
+    def _input_values(self) -> Counter[str]:
+        """For each value the number of input records that have it."""
+        return Counter(value for each in self.inputs for value in each.content.values)
+
+    def subject(self, row: Row) -> Subject:
+        """The row as a subject. Its key is the value if the value is in one input record alone, and the key is not."""
+        found = subject(row)
+        if found.content.fields or found.key is None or not isinstance(row.value, str):
+            return found
+        counts = self._input_values
+        by_value = subject(row._replace(key=row.value))
+        return by_value if counts[found.key] != 1 and counts[by_value.key or ""] == 1 else found
 
     def is_output(self, event: Event) -> bool:
         """Whether the event is a record of an output topic, or a request of an output: ``http:POST /v1/payments``."""

@@ -210,16 +210,14 @@ def _name(name: str) -> str:
 
 
 def _plain(value: object) -> str:
-    """A value as text, such that equal numbers are equal.
+    """A value as text, such that equal numbers are equal, and texts that differ in case only.
 
-    >>> _plain("5.00"), _plain(5), _plain("o-1"), _plain(True)
+    >>> _plain("5.00"), _plain(5), _plain("O-1"), _plain(True)
     ('5', '5', 'o-1', 'true')
     """
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value).lower()
     try:
         number = float(text)
     except ValueError:
         return text
-    return (
-        str(int(number)) if number.is_integer() and abs(number) < 1e15 and "e" not in text.lower() else text
-    )
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 and "e" not in text else text

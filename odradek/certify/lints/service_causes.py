@@ -11,7 +11,6 @@ from typing import Final
 
 from odradek.certify.judging.findings import Kind
 from odradek.certify.lints.both_ends import BothEnds
-from odradek.certify.lints.contents import subject
 from odradek.certify.lints.databases import Block, Effect, Statement
 from odradek.certify.lints.evidence import Lint
 from odradek.certify.lints.failures import Case
@@ -36,7 +35,7 @@ def causes(case: Case) -> Iterator[Lint]:
         return
     found = False
     for kind, row in case.bad.wrong:
-        wrong = Wrong(case, ends, subject(row))
+        wrong = Wrong(case, ends, ends.subject(row))
         for cause in _BY_KIND.get(kind, ()):
             lints = list(cause(wrong))
             yield from lints

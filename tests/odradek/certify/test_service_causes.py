@@ -262,6 +262,18 @@ def test_the_pair_names_the_produce_that_failed() -> None:
     assert ", then Produce events #1 at" in found.sentence
 
 
+def test_an_event_is_found_by_its_value_if_many_records_have_its_key() -> None:
+    def copied(number: int) -> list[Any]:
+        record = with_records(fetch("in", offset=number, count=1), ("k", f"v{number}"))
+        return [record, insert("results", f"v{number}", 5, tx=number), commit(number)]
+
+    sent = with_records(produce("events"), ("k", "V1"))
+    bad = Bad(frozenset({LOST}), wrong=((LOST, Row("events", "k", "V2")),))
+    assert names(why(bad, copied(1), sent, copied(2), offsets("in", 3))) == ["dual-write"]
+    other = Bad(frozenset({LOST}), wrong=((LOST, Row("events", "k", "V3")),))
+    assert why(other, copied(1), sent, copied(2), offsets("in", 3)) == []
+
+
 def test_an_event_that_is_sent_before_its_row() -> None:
     tried = [insert("results", *order(1).values(), tx=1), event(1)]
     (found,) = why(row(LOST, 1), tried, sql("ROLLBACK", tx=1))
