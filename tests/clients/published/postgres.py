@@ -80,7 +80,6 @@ def main() -> int:
     parser.add_argument("chosen", nargs="*", help="arguments for pytest, such as tests/test_copy.py")
     options = parser.parse_args()
     run = options.suite, options.tests, options.python
-    # Some tests need a server that takes any number of connections, or look at the other sessions of theirs.
     with PostgresServer() as server:
         server.execute("CREATE DATABASE direct")
         server.execute("CREATE DATABASE source")

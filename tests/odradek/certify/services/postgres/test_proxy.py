@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,8 +12,10 @@ import asyncpg
 import psycopg
 import pytest
 
+from odradek.certify.services import proxy as listener
+from odradek.certify.services.postgres import proxy
 from tests.odradek.certify.services.postgres.proxied import Proxied, proxied
-from tests.support.deadlines import HANG_S, Deadline
+from tests.support.deadlines import HANG_S
 from tests.support.postgres import PostgresServer
 
 pytestmark = [pytest.mark.more, pytest.mark.postgres]
@@ -285,6 +288,13 @@ def test_a_silent_connection_stays_open(
     stage.sessions_end()
 
 
+@pytest.fixture
+def never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late response is held back for longer than the test."""
+    monkeypatch.setattr(proxy, "LATE_S", 2 * HANG_S)
+
+
+@pytest.mark.usefixtures("never_late")
 def test_a_late_response_arrives_when_the_client_cancels(stage: Proxied, pool: ThreadPoolExecutor):
     rule = stage.rule("INSERT results", "late-answer")
     with stage.connect(autocommit=True) as connection:
@@ -300,6 +310,7 @@ def test_a_late_response_arrives_when_the_client_cancels(stage: Proxied, pool: T
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.usefixtures("never_late")
 def test_a_late_response_is_lost_if_the_client_gives_up(stage: Proxied, pool: ThreadPoolExecutor):
     rule = stage.rule("COMMIT", "late-answer")
     connection = stage.connect()
@@ -316,6 +327,16 @@ def test_a_late_response_is_lost_if_the_client_gives_up(stage: Proxied, pool: Th
     assert stage.rows() == [1]
 
 
+def test_a_late_response_arrives_by_itself(stage: Proxied, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(proxy, "LATE_S", 0.01)
+    rule = stage.rule("INSERT results", "late-answer")
+    with stage.connect(autocommit=True) as connection:
+        simple(connection)
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert rule.call is not None
+    assert rule.call.outcome == "answered"
+
+
 def test_a_cancel_request_reaches_the_statement_that_runs(stage: Proxied, pool: ThreadPoolExecutor):
     with stage.connect(autocommit=True) as connection:
         done: Future[Any] = pool.submit(connection.execute, "SELECT pg_sleep(%s)", (HANG_S,))
@@ -330,24 +351,31 @@ _SLEEPS = (
 )
 
 
-def test_a_restart_ends_all_sessions_and_refuses_new_ones_for_a_moment(stage: Proxied):
+def test_a_restart_ends_all_sessions_and_refuses_new_ones(stage: Proxied, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener, "AWAY_S", 2 * HANG_S)
     idle, busy = stage.connect(autocommit=True), stage.connect(autocommit=True)
     stage.rule("INSERT results", "restart")
-    with pytest.raises(psycopg.errors.AdminShutdown):
-        simple(busy)
+    for each in (busy, idle):
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            simple(each)
     with pytest.raises(psycopg.OperationalError):
         stage.connect()
-    with pytest.raises(psycopg.errors.AdminShutdown):
-        simple(idle)
-    deadline = Deadline()
-    while True:
-        deadline.check("the server is back")
-        try:
-            with stage.connect(autocommit=True) as connection:
-                simple(connection)
-            break
-        except psycopg.OperationalError:
-            continue
+    assert stage.rows() == []
+
+
+def test_the_server_is_back_after_a_restart(stage: Proxied, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener, "AWAY_S", 0.01)
+    stage.rule("INSERT results", "restart")
+    with stage.connect(autocommit=True) as connection, pytest.raises(psycopg.errors.AdminShutdown):
+        simple(connection)
+
+    def is_back() -> bool:
+        with contextlib.suppress(psycopg.OperationalError), stage.connect(autocommit=True) as connection:
+            simple(connection)
+            return True
+        return False
+
+    stage.until(is_back, "the server is back")
     assert stage.rows() == [1]
 
 
