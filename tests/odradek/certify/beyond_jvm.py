@@ -83,16 +83,23 @@ DUPLICATED: Final = frozenset({"duplicated"})
 TORN: Final = frozenset({"torn", "lost"})
 PROGRAMS: Final = [
     Program("connect", "right/rows.json", ROWS, ("Worker", "worker.properties")),
-    Program("connect", "wrong/journal.json", ENTRIES, ("Worker", "worker.properties"), DUPLICATED),
+    Program(
+        "connect",
+        "wrong/journal.json",
+        ENTRIES,
+        ("Worker", "worker.properties"),
+        DUPLICATED,
+        "offsets-outside",
+    ),
     Program("debezium", "right/events.json", "", ("Shop", "right/worker.properties")),
     Program("debezium", "wrong/events.json", "", ("Shop", "wrong/worker.properties"), DUPLICATED),
     Program("flink", "right/Ledger.java", ENTRIES, ("{data}",)),
-    Program("flink", "wrong/Entries.java", ENTRIES, ("{data}",), DUPLICATED),
+    Program("flink", "wrong/Entries.java", ENTRIES, ("{data}",), DUPLICATED, "offsets-outside"),
     Program("spring", "right/Checkout.java", ""),
     Program("spring", "wrong/Orders.java", "", (), TORN),
     Program("spring", "wrong/Billing.java", "", (), TORN),
     Program("spark", "right/spark_batches.py", ENTRIES, ("{data}",)),
-    Program("spark", "wrong/spark_rows.py", ENTRIES, ("{data}",), DUPLICATED),
+    Program("spark", "wrong/spark_rows.py", ENTRIES, ("{data}",), DUPLICATED, "offsets-outside"),
 ]
 
 

@@ -15,13 +15,14 @@ from pathlib import Path
 
 from tests.clients import soak
 from tests.odradek.certify.beyond import JOBS as JOBS_BEYOND
+from tests.odradek.certify.beyond_jvm import JOBS as JOBS_ON_A_JVM
 from tests.odradek.certify.zoo_jobs import JOBS
 
 RESULTS = Path(__file__).with_name("soak.jsonl")
 
 
 def main(arguments: list[str]) -> int:
-    return soak.main(arguments, [*JOBS, *JOBS_BEYOND], RESULTS, __doc__)
+    return soak.main(arguments, [*JOBS, *JOBS_BEYOND, *JOBS_ON_A_JVM], RESULTS, __doc__)
 
 
 if __name__ == "__main__":
