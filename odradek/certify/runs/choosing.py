@@ -52,7 +52,6 @@ class Choice:
         if self._progress.is_lag_zero():
             if self.since is None:
                 self.since = self._now_s()
-            self._progress.look_at_records()
             return Until("lag") if self._now_s() - self.since >= ENDS_S else None
         self.since = None
         # A member that has just joined is working, although it has not requested a change yet.

@@ -204,13 +204,9 @@ class Progress:
     @property
     def records_still_s(self) -> float:
         """Seconds since the outputs last changed: a record was written or committed."""
-        self.look_at_records()
-        return self._records.since_s
-
-    def look_at_records(self) -> None:
-        """Observe whether the outputs have changed. A change counts from the first look after it."""
         with contextlib.suppress(OdradekError):
             self._records.lasts_s(self._reach())
+        return self._records.since_s
 
     def newest_write(self) -> int:
         self._look()

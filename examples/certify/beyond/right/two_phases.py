@@ -18,6 +18,7 @@ consumer = Consumer(
         "metadata.recovery.strategy": "none",
     }
 )
+PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND gid LIKE %s"
 # A transaction that another instance has left open must not hold back this one forever.
 options = "-c lock_timeout=1s -c idle_in_transaction_session_timeout=2s"
 db = psycopg.connect(os.environ["ODRADEK_POSTGRES"], autocommit=True, options=options)
@@ -26,7 +27,7 @@ db = psycopg.connect(os.environ["ODRADEK_POSTGRES"], autocommit=True, options=op
 def settle(partition):
     """Commit or roll back what an earlier owner of the partition has prepared, and return where to continue."""
     (found,) = consumer.committed([TopicPartition("orders", partition)], 10)
-    prepared = db.execute("SELECT gid FROM pg_prepared_xacts WHERE gid LIKE %s", (f"orders-{partition}-%",))
+    prepared = db.execute(PREPARED, (f"orders-{partition}-%",))
     for (gid,) in prepared.fetchall():
         is_committed = int(gid.rpartition("-")[2]) <= found.offset
         db.execute(f"{'COMMIT' if is_committed else 'ROLLBACK'} PREPARED '{gid}'")

@@ -1,7 +1,8 @@
-"""Books the amount of each order."""
+"""Books the amount of each order, at most seven a second."""
 
 import json
 import os
+import time
 
 import psycopg
 from confluent_kafka import Consumer
@@ -12,7 +13,7 @@ consumer = Consumer(
         "group.id": "booking",
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed",
-        "auto.commit.interval.ms": 500,
+        "auto.commit.interval.ms": 1000,
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 200,
         "metadata.recovery.strategy": "none",
@@ -27,3 +28,4 @@ with psycopg.connect(os.environ["ODRADEK_POSTGRES"]) as db:
         order = json.loads(message.value())
         db.execute("INSERT INTO entries (id, amount) VALUES (%s, %s)", (order["id"], order["amount"]))
         db.commit()
+        time.sleep(1 / 7)

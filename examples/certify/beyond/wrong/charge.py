@@ -1,4 +1,4 @@
-"""Charges each order at the payment service (kafka-python, requests)."""
+"""Charges each order at the payment service, except those that it has charged before (kafka-python, requests)."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from kafka import KafkaConsumer
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+PAYMENTS = f"{os.environ['ODRADEK_HTTP']}/v1/payments"
 session = requests.Session()
 session.mount(
     "http://",
@@ -29,15 +30,19 @@ consumer = KafkaConsumer(
     reconnect_backoff_max_ms=200,
 )
 
+paid = {each["order"] for each in session.get(PAYMENTS, timeout=2).json()}
+
 
 def charge(order):
     payment = {"order": order["id"], "amount": order["amount"]}
-    session.post(f"{os.environ['ODRADEK_HTTP']}/v1/payments", json=payment, timeout=2).raise_for_status()
+    session.post(PAYMENTS, json=payment, timeout=2).raise_for_status()
 
 
 while True:
     batches = consumer.poll(timeout_ms=100, max_records=10)
     for record in (each for batch in batches.values() for each in batch):
-        charge(json.loads(record.value))
+        order = json.loads(record.value)
+        if order["id"] not in paid:
+            charge(order)
     if batches:
         consumer.commit()

@@ -18,7 +18,7 @@ from odradek.certify.services.values import loads
 BODY_SHOWN_BYTES: Final = 10_000
 """How much of a body is kept as evidence."""
 LINE_MAX: Final = 200
-READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+READS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Safe methods (RFC 9110, section 9.2.1): they change nothing."""
 
 

@@ -16,7 +16,7 @@ from odradek.certify.services.postgres import messages
 
 HOST: Final = "127.0.0.1"
 _OF_TLS: Final = ("require", "verify-ca", "verify-full")
-_OF_JOB: Final = ("application_name", "options", "client_encoding")
+_OF_JOB: Final = ("application_name", "options", "connect_timeout", "client_encoding", "target_session_attrs")
 """Parameters of the DSN that the job's DSN has too."""
 
 
@@ -84,8 +84,6 @@ class Address:
         """Placeholders for a job that connects to a database through the proxy at ``port``."""
         parameters = {each: self.parameters[each] for each in _OF_JOB if each in self.parameters}
         jdbc = {"user": self.user, "password": self.password}
-        # lib/pq asks for TLS otherwise.
-        parameters["sslmode"] = "disable"
         if self.has_tls:
             # The certificate is the proxy's own, and a login that is bound to the channel would be bound to the proxy.
             parameters |= {"sslmode": "require", messages.CHANNEL_BINDING: "disable"}
@@ -94,7 +92,7 @@ class Address:
         place = f"{HOST}:{port}/{quote(database, '')}"
         dsn = f"postgresql://{login}@{place}"
         return {
-            name: f"{dsn}?{urlencode(parameters, quote_via=quote)}",
+            name: dsn + (f"?{urlencode(parameters, quote_via=quote)}" if parameters else ""),
             f"{name}.jdbc": f"jdbc:postgresql://{place}?{urlencode(jdbc, quote_via=quote)}",
             f"{name}.host": HOST,
             f"{name}.port": str(port),

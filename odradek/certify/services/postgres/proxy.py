@@ -114,8 +114,6 @@ class Connection:
         """Set when a message of the client has arrived, or the client is gone."""
         self._gone = asyncio.Event()
         """Set when the client has closed the connection."""
-        self._sent = bytearray()
-        """Bytes for the server that are not written yet."""
         self._out = bytearray()
         """Bytes for the client that are not written yet."""
         self._taken = asyncio.Event()
@@ -235,14 +233,12 @@ class Connection:
 
     async def _flush(self) -> None:
         assert self._writer is not None
-        if self._sent:
-            self._writer.write(bytes(self._sent))
-            self._sent.clear()
         await self._writer.drain()
 
     def _send(self, *sent: Message) -> None:
+        assert self._writer is not None
         for each in sent:
-            self._sent += each.data
+            self._writer.write(each.data)
 
     async def _handle(self, sent: Message) -> None:
         session = self._session

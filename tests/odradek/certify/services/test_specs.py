@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from odradek.certify import settings
-from odradek.certify.judging.check import Check
 from odradek.certify.services.specs import Feed, ServiceOutput, StageSpec
 
 JOB = {"job": "true {postgres.jdbc} {http.payments} {port}"}
@@ -33,18 +32,6 @@ def test_stages_outputs_and_inputs_are_parsed(tmp_path: Path) -> None:
         ServiceOutput("", "out/*.csv"),
     )
     assert found.feeds == (Feed("postgres", "outbox", rows),)
-
-
-def test_a_stage_has_its_setup_and_its_reset(tmp_path: Path) -> None:
-    (tmp_path / "tables.sql").write_text("")
-    options = {
-        "stage": STAGES,
-        "stage-setup": "postgres=tables.sql",
-        "stage-reset": "http.payments=curl {http}?a=b",
-    }
-    postgres, payments = settings.workload({**JOB, "output": "out", **options}, tmp_path).stages
-    assert (postgres.setup, postgres.reset) == (tmp_path / "tables.sql", None)
-    assert (payments.setup, payments.reset) == (None, Check("curl {http}?a=b", tmp_path))
 
 
 def test_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

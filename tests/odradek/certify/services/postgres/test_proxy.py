@@ -171,17 +171,6 @@ def test_a_failed_commit_rolls_back_and_ends_the_transaction(
         connection.execute("SELECT 1 WHERE %s", (True,))
 
 
-def test_a_statement_fails_behind_the_begin_of_its_query(stage: Proxied):
-    stage.rule("INSERT results", "error 40001")
-    with stage.connect(autocommit=True) as connection:
-        with pytest.raises(psycopg.errors.SerializationFailure):
-            connection.execute(f"BEGIN; {INSERT}; COMMIT")
-        assert connection.info.transaction_status is psycopg.pq.TransactionStatus.INERROR
-        connection.execute("ROLLBACK")
-        connection.execute(f"BEGIN; {INSERT}; COMMIT")
-    assert stage.rows() == [1]
-
-
 def test_a_failed_commit_of_a_pipeline_skips_what_is_behind_it(stage: Proxied):
     stage.rule("COMMIT", "error 40001")
     with stage.connect(autocommit=True) as connection, connection.pipeline() as pipeline:

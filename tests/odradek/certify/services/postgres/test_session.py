@@ -273,20 +273,6 @@ def test_a_rejected_query_lets_the_server_fail():
     assert at.outcomes[1:] == [("INSERT a", "", ("40001",), "E")]
 
 
-def test_a_rejected_statement_behind_the_begin_of_its_query_leaves_a_failed_block():
-    at = Dialogue()
-    sent = messages.query("BEGIN; INSERT INTO a VALUES (1); INSERT INTO b VALUES (1)")
-    found = at.session.executions(sent)
-    assert at.session.reject(sent, found, 1, REJECTED) == [messages.query("BEGIN; SELECT 1 / 0")]
-    at.server(complete("BEGIN"), messages.error_response("ERROR", "22012", "division by zero"), ready("E"))
-    assert at.passed == ["E", "Z"]
-    assert [each[:3] for each in at.outcomes] == [
-        ("INSERT a", "", ("40001",)),
-        ("BEGIN", None, ()),
-        ("INSERT b", None, ()),
-    ]
-
-
 def test_a_rejected_execute_lets_the_server_fail():
     at = Dialogue()
     at.client(parse("INSERT INTO a VALUES (1)"), bind())

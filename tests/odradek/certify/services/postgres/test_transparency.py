@@ -126,7 +126,7 @@ class Dialogue:
 def test_a_client_that_prefers_encryption_or_a_newer_version_gets_a_plain_session(
     stage: Proxied, parameters: str
 ):
-    with psycopg.connect(f"{stage.dsn.partition('?')[0]}?{parameters}") as connection:
+    with psycopg.connect(f"{stage.dsn}?{parameters}") as connection:
         assert connection.execute("SELECT current_user").fetchone() == (USER,)
         assert connection.execute("SELECT current_database()").fetchone() == (stage.service.database,)
 
@@ -135,7 +135,7 @@ def test_direct_tls_without_a_certificate_is_refused_with_a_sentence(
     stage: Proxied, caplog: pytest.LogCaptureFixture
 ):
     with pytest.raises(psycopg.OperationalError):
-        psycopg.connect(stage.dsn, sslmode="require", sslnegotiation="direct")
+        psycopg.connect(f"{stage.dsn}?sslmode=require&sslnegotiation=direct")
     assert "direct TLS needs sslmode=require in the DSN of the stage" in caplog.text
 
 
@@ -154,7 +154,7 @@ def test_a_wrong_password_is_the_server_s_error(stage: Proxied):
 
 
 def test_other_databases_of_the_server_keep_their_names(stage: Proxied):
-    with psycopg.connect(stage.dsn, dbname="postgres") as connection:
+    with psycopg.connect(f"{stage.dsn.rpartition('/')[0]}/postgres") as connection:
         assert connection.execute("SELECT current_database()").fetchone() == ("postgres",)
 
 
@@ -173,7 +173,7 @@ def test_a_stage_with_tls_has_tls_on_both_sides(tmp_path: Path):
         connection.commit()
         assert stage.rows() == [1]
         assert asyncio.run(sum_by_asyncpg(stage.dsn)) == 1
-        with psycopg.connect(stage.dsn, sslnegotiation="direct") as direct:
+        with psycopg.connect(f"{stage.dsn}&sslnegotiation=direct") as direct:
             assert direct.execute("SELECT id FROM results").fetchone() == (1,)
 
 
@@ -217,6 +217,6 @@ def certificate(folder: Path) -> dict[str, bytes]:
     """A self-signed certificate and its key, as files."""
     made = {"server.key": folder / "server.key", "server.crt": folder / "server.crt"}
     options = ["-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-days", "2"]
-    files = ["-keyout", str(made["server.key"]), "-out", str(made["server.crt"])]
+    files = ["-keyout", made["server.key"], "-out", made["server.crt"]]
     subprocess.run(["openssl", "req", "-x509", *options, *files], check=True, capture_output=True)
     return {name: path.read_bytes() for name, path in made.items()}

@@ -20,6 +20,11 @@ type order struct {
 	Amount int    `json:"amount"`
 }
 
+type payment struct {
+	Order  string `json:"order"`
+	Amount int    `json:"amount"`
+}
+
 var payments = http.Client{Timeout: 2 * time.Second}
 
 func main() {
@@ -69,7 +74,7 @@ func pay(o order) (err error) {
 }
 
 func post(o order, key string) error {
-	body, _ := json.Marshal(map[string]any{"order": o.ID, "amount": o.Amount})
+	body, _ := json.Marshal(payment{o.ID, o.Amount})
 	request, err := http.NewRequest("POST", os.Getenv("ODRADEK_HTTP")+"/v1/payments", bytes.NewReader(body))
 	if err != nil {
 		return err
