@@ -22,10 +22,6 @@ def test_a_wrong_job_at_a_database_is_found_with_the_cause(postgres: PostgresSer
     is_found(BY_NAME["wrong/loader"], 1, postgres)
 
 
-def test_a_wrong_job_at_an_http_service_is_found_with_the_cause() -> None:
-    is_found(BY_NAME["wrong/charge"], 1)
-
-
 @pytest.mark.postgres
 def test_a_right_job_at_a_database_is_certified(postgres: PostgresServer) -> None:
     certificate = is_certified(BY_NAME["right/bookings"], 1, postgres, budget_s=8.0)
