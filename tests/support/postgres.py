@@ -174,7 +174,7 @@ class PostgresServer:
 
     def _is_ready(self) -> bool:
         # It waits by itself for a server that is starting.
-        ready = [self._programs / "pg_isready", "-q", "-h", HOST, "-p", str(self.port)]
+        ready = [str(self._programs / "pg_isready"), "-q", "-h", HOST, "-p", str(self.port)]
         return subprocess.run(ready, timeout=HANG_S).returncode == 0
 
     def _place(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def outcomes(suite: str, folder: Path, python: Path, dsn: str, chosen: list[str]
     with tempfile.TemporaryDirectory() as work:
         report = Path(work) / "report.xml"
         command = [
-            python,
+            str(python),
             "-m",
             "pytest",
             "-q",

@@ -90,6 +90,7 @@ async def test_how_long_an_answer_took_is_real_time_to_the_microsecond() -> None
     await parking.release()
     assert (traced.last.outcome, traced.last.took_us) == (Outcome.ANSWERED, 1234)
     assert traced.last.answered_ms == traced.broker.clock.now
+    assert traced.last.answered_us is not None
     assert traced.last.answered_us // 1000 == traced.broker.clock.now
 
 

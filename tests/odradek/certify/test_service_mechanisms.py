@@ -18,14 +18,13 @@ from tests.odradek.certify.test_service_causes import (
     ROWS_FIRST,
     add,
     entry,
-    post,
     prepare,
     read,
     relay,
     seen,
     store,
 )
-from tests.odradek.certify.traces import commit, end, init, insert, offsets, produce, sql, trace
+from tests.odradek.certify.traces import commit, end, init, insert, offsets, post, produce, sql, trace
 from tests.odradek.certify.traces import entry as request
 
 ASKS = request("OffsetFetch", {"group_id": "g"})

@@ -13,7 +13,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 import psycopg
@@ -127,7 +127,7 @@ STORIES: Final[dict[str, Callable[[str], None]]] = {
 
 
 def main() -> None:
-    recorded = {}
+    recorded: dict[str, Any] = {}
     loop = Loop()
     with PostgresServer() as server:
         for name, story in STORIES.items():

@@ -217,6 +217,6 @@ def certificate(folder: Path) -> dict[str, bytes]:
     """A self-signed certificate and its key, as files."""
     made = {"server.key": folder / "server.key", "server.crt": folder / "server.crt"}
     options = ["-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-days", "2"]
-    files = ["-keyout", made["server.key"], "-out", made["server.crt"]]
+    files = ["-keyout", str(made["server.key"]), "-out", str(made["server.crt"])]
     subprocess.run(["openssl", "req", "-x509", *options, *files], check=True, capture_output=True)
     return {name: path.read_bytes() for name, path in made.items()}
