@@ -147,7 +147,7 @@ def main() -> int:
     *_, high = quantiles(Timed.beyond_s, n=10)
     print(", ".join(f"{key} {value}" for key, value in machine.describe().items()))
     print(
-        f"{Timed.single} runs of one fault in {options.minutes:g} minutes, verdict {certificate.verdict.value}"
+        f"{Timed.single} runs of one fault in {certificate.took_s:.0f} s, verdict {certificate.verdict.value}"
     )
     print(f"beyond the job, of {len(Timed.beyond_s)} runs in which it was started once: ", end="")
     print(f"{median(Timed.beyond_s) * 1000:.0f} ms (median), {high * 1000:.0f} ms (9 of 10)")
