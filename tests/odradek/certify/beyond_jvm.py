@@ -68,6 +68,9 @@ class Program(NamedTuple):
         if self.framework == "debezium":
             # The events follow the rows.
             return f"records={2 * RECORDS}"
+        if self.framework == "flink":
+            # Its offsets are in checkpoints.
+            return f"records={RECORDS}"
         return None if self.is_endless else "exit"
 
     @property
