@@ -44,8 +44,6 @@ public final class Ledger {
         settings.set(RestartStrategyOptions.RESTART_STRATEGY, "fixed-delay");
         settings.set(RestartStrategyOptions.RESTART_STRATEGY_FIXED_DELAY_ATTEMPTS, Integer.MAX_VALUE);
         settings.set(RestartStrategyOptions.RESTART_STRATEGY_FIXED_DELAY_DELAY, Duration.ofMillis(100));
-        // As in a cluster with high availability: the sink finds its own transactions by the id of the job.
-        settings.setString("$internal.pipeline.job-id", "00000000000000000000000000000001");
         latest(checkpoints)
                 .ifPresent(path -> settings.set(StateRecoveryOptions.SAVEPOINT_PATH, path.toUri().toString()));
         return settings;
