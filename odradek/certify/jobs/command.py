@@ -236,8 +236,8 @@ def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def variables(values: Mapping[str, str]) -> dict[str, str]:
     """The placeholders as environment variables of the user's commands.
 
-    >>> variables({"bootstrap": "127.0.0.1:9092", "http.port": "8080"})["ODRADEK_HTTP_PORT"]
-    '8080'
+    >>> variables({"http.port": "8080"})
+    {'ODRADEK_HTTP_PORT': '8080'}
     """
     named = {f"ODRADEK_{_VARIABLE.sub('_', name).upper()}": value for name, value in values.items()}
     return {**named, "KAFKA_BOOTSTRAP_SERVERS": values["bootstrap"]} if "bootstrap" in values else named

@@ -96,7 +96,7 @@ PROGRAMS: Final = [
     ),
     Program("debezium", "right/events.json", "", ("Shop", "right/worker.properties")),
     Program("debezium", "wrong/events.json", "", ("Shop", "wrong/worker.properties"), DUPLICATED),
-    # The connector never rolls back what was prepared before a crash.
+    # What was prepared before a crash was still there at the end of each run that was seen.
     Program("flink", "right/Ledger.java", ENTRIES, ("{data}",), frozenset({"stuck"}), "prepared-forgotten"),
     Program("flink", "wrong/Entries.java", ENTRIES, ("{data}",), DUPLICATED, "offsets-outside"),
     Program("spring", "right/Checkout.java", ""),
