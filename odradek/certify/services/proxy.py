@@ -125,6 +125,14 @@ def _bound(port: int) -> socket.socket:
     return found
 
 
+def end(writer: asyncio.StreamWriter) -> None:
+    """Close a connection to a service. TLS ends without its closing handshake, for which a loop that closes cannot wait."""
+    if writer.get_extra_info("ssl_object") is None:
+        writer.close()
+    else:
+        writer.transport.abort()
+
+
 async def late(client: Client, call: Call) -> bool:
     """Hold a response back until the client gives up, at most for `LATE_S`. Returns whether the client gave up.
 

@@ -97,6 +97,9 @@ class Loop:
     @staticmethod
     async def _end() -> None:
         """End what is in progress, so that the loop closes the connections."""
+        await asyncio.sleep(
+            0
+        )  # a task that is cancelled before its first step would not close its connection
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for each in others:
             each.cancel()

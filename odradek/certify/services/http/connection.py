@@ -14,7 +14,7 @@ from typing import Final
 import h11
 
 from odradek.certify.services.http.origin import Origin, RawHeaders, target
-from odradek.certify.services.proxy import CHUNK, Client
+from odradek.certify.services.proxy import CHUNK, Client, end
 
 BODY_MAX_BYTES: Final = 64 << 20
 """Maximum size of a request's body, which the proxy reads whole before it passes the request on."""
@@ -210,5 +210,5 @@ class Upstream:
 
     def _drop(self) -> None:
         if self._streams is not None:
-            self._streams[1].close()
+            end(self._streams[1])
         self._streams = None

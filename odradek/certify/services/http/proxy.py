@@ -18,7 +18,7 @@ from odradek.certify.services.http.connection import Events, NotSupported, Reque
 from odradek.certify.services.http.messages import Response
 from odradek.certify.services.http.origin import Origin
 from odradek.certify.services.http.paths import pattern
-from odradek.certify.services.proxy import LATE_S, Client, Listener
+from odradek.certify.services.proxy import LATE_S, Client, Listener, end
 from odradek.certify.services.service import Loop
 from odradek.certify.services.specs import Feed, ServiceOutput
 from odradek.errors import OdradekError
@@ -61,7 +61,7 @@ class HttpService:
             _, writer = await asyncio.open_connection(self._origin.host, self._origin.port, ssl=self._tls)
         except OSError as error:
             raise OdradekError(f"--stage {self._name}: {self._origin.authority}: {error}") from None
-        writer.close()
+        end(writer)
 
     def restore(self) -> None:
         self._loop.run(self._restore())

@@ -22,7 +22,7 @@ from odradek.certify.services.postgres.messages import (
     StartupMessage,
 )
 from odradek.certify.services.postgres.session import Execution, Outcome, Session
-from odradek.certify.services.proxy import CHUNK, LATE_S, Client, Listener
+from odradek.certify.services.proxy import CHUNK, LATE_S, Client, Listener, end
 
 CLIENT_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of the messages of one client that wait behind a held statement, in bytes."""
@@ -96,7 +96,7 @@ class Proxy:
         # The server closes the connection when it has handled the request.
         with contextlib.suppress(OSError):
             await reader.read()
-        writer.close()
+        end(writer)
 
 
 class Connection:
@@ -193,7 +193,7 @@ class Connection:
         if self._late is not None:
             self._late.cancel()
         if self._writer is not None:
-            self._writer.close()
+            end(self._writer)
 
     # -- from the client -----------------------------------------------------------------------------------------
 
