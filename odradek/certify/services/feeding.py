@@ -135,11 +135,18 @@ class _Sender(threading.Thread):
         self.rejected: list[str] = []
 
     def run(self) -> None:
-        for each in self._requests:
-            while (pause_s := self._attempt(each)) is not None:
-                if self._ended.wait(pause_s):
-                    return
-        self.is_over = True
+        try:
+            self.is_over = all(map(self._send, self._requests))
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    def _send(self, request: Request) -> bool:
+        """Send a request until the job accepts or rejects it. Returns False if the run ends first."""
+        while (pause_s := self._attempt(request)) is not None:
+            if self._ended.wait(pause_s):
+                return False
+        return True
 
     def end(self) -> None:
         self._ended.set()

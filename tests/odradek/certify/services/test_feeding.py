@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,14 +122,17 @@ def test_a_job_that_does_not_respond_gets_the_request_again(
     hangs = threading.Event()
     fed = Feeding([feed(tmp_path, "1")], tmp_path)
     with job(int(fed.values()["port"])) as server:
-        monkeypatch.setattr(
-            server,
-            "finish_request",
-            lambda request, client: hangs.wait(HANG_S) and Handler(request, client, server),
-        )
+        connections: list[Any] = []
+
+        def hang(request: Any, client: Any) -> None:
+            connections.append(client)
+            hangs.wait(HANG_S)
+            Handler(request, client, server)
+
+        monkeypatch.setattr(server, "finish_request", hang)
         fed.begin()
         deadline = Deadline()
-        while threading.active_count() < 5:
+        while len(connections) < 2:
             deadline.check("a second connection")
         hangs.set()
         over(fed)
